@@ -1,0 +1,204 @@
+//! Newtypes for everything that has a name, so that no id can be taken for another.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A text that cannot be an id of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {kind}: {rule}")]
+pub struct IdError {
+    kind: &'static str,
+    text: String,
+    rule: &'static str,
+}
+
+/// Who owns a session. 1 to 64 of `a-z`, `0-9`, `-`, `_`; it becomes a folder's name, so nothing else may
+/// occur in it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct TenantId(String);
+
+impl TenantId {
+    /// Checks `text` and takes it as a tenant's id.
+    ///
+    /// # Errors
+    /// When `text` is empty, longer than 64 bytes, or holds another character.
+    pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
+        let text = text.into();
+        let fits = (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
+        if fits {
+            Ok(Self(text))
+        } else {
+            Err(IdError { kind: "tenant id", text, rule: "it must be 1 to 64 of a-z, 0-9, `-` and `_`" })
+        }
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Which conversation. 128 random bits, so that it can be neither guessed nor chosen; its text form is
+/// `ses_` and 32 lowercase hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct SessionId(u128);
+
+impl SessionId {
+    /// A fresh id from the machine's entropy.
+    ///
+    /// # Errors
+    /// When the machine gives no entropy.
+    pub fn random() -> std::io::Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
+        Ok(Self(u128::from_le_bytes(bytes)))
+    }
+
+    /// An id of these bits, for a store that reads one back and for tests.
+    #[must_use]
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ses_{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        text.strip_prefix("ses_")
+            .filter(|hex| hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+            .and_then(|hex| u128::from_str_radix(hex, 16).ok())
+            .map(Self)
+            .ok_or_else(|| IdError {
+                kind: "session id",
+                text: text.to_owned(),
+                rule: "it must be `ses_` and 32 lowercase hex digits",
+            })
+    }
+}
+
+/// Which turn of a session: turns are counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TurnId(u64);
+
+impl TurnId {
+    /// The first turn of a session.
+    pub const FIRST: Self = Self(1);
+
+    /// The turn after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Its place, from 1.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Which tool call: the `id` of a `tool_use` block. The model's service chose it, so it may be any text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(String);
+
+impl CallId {
+    /// Takes the text as it came.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+macro_rules! text_id {
+    ($($id:ty),+) => {$(
+        impl fmt::Display for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    )+};
+}
+text_id!(TenantId, TurnId, CallId);
+
+macro_rules! checked_text {
+    ($id:ty, $parse:expr) => {
+        impl From<$id> for String {
+            fn from(id: $id) -> Self {
+                id.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $id {
+            type Error = IdError;
+
+            fn try_from(text: String) -> Result<Self, IdError> {
+                $parse(text)
+            }
+        }
+    };
+}
+checked_text!(TenantId, TenantId::new);
+checked_text!(SessionId, |text: String| text.parse());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_a_safe_folder_name() {
+        assert_eq!(TenantId::new("acme-2_b").unwrap().as_str(), "acme-2_b");
+        for text in ["", "..", "A", "a/b", "a b", "ä", &"a".repeat(65)] {
+            assert!(TenantId::new(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn session_ids_round_trip_and_differ() {
+        let (a, b) = (SessionId::random().unwrap(), SessionId::random().unwrap());
+        assert_ne!(a, b);
+        assert_eq!(a.to_string().parse::<SessionId>().unwrap(), a);
+        for text in [
+            "",
+            "ses_",
+            "ses_0",
+            &a.to_string().to_uppercase(),
+            &format!("{a}0"),
+            "ses_+0000000000000000000000000000000",
+        ] {
+            assert!(text.parse::<SessionId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn json_refuses_what_the_constructor_refuses() {
+        assert!(serde_json::from_str::<TenantId>("\"a/b\"").is_err());
+        assert!(serde_json::from_str::<SessionId>("\"ses_1\"").is_err());
+        assert_eq!(serde_json::to_string(&TurnId::FIRST.next()).unwrap(), "2");
+    }
+}

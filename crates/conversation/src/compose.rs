@@ -1,0 +1,27 @@
+//! What the model is told beside the messages.
+
+use std::sync::Arc;
+
+use crate::tool::ToolDefinition;
+
+/// The instructions and tools of one model call.
+#[derive(Debug, Clone, Default)]
+pub struct Composition {
+    /// The top-level instructions, in order. Deterministic, and equal from call to call unless the session's
+    /// skills changed: the service caches by prefix.
+    pub instructions: Vec<String>,
+    /// The tools, in a deterministic order.
+    pub tools: Arc<[ToolDefinition]>,
+}
+
+/// Composes what the model is told. Implemented by `conjure-prompt`; pure, called before each model call.
+pub trait Composer: Send + Sync {
+    /// The instructions and tools of the next call.
+    fn compose(&self) -> Composition;
+}
+
+impl<C: Composer + ?Sized> Composer for Arc<C> {
+    fn compose(&self) -> Composition {
+        (**self).compose()
+    }
+}

@@ -1,0 +1,189 @@
+//! One content block of a message, kept byte for byte as it came.
+//!
+//! What the model said goes back to it unchanged: unknown blocks, signatures, number formats, the order of
+//! keys. So a block *is* its JSON text; what we understand of it is a view beside the text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::tool::ToolCall;
+
+/// A content block of the Messages API: its JSON, and the part of it that the loop acts on.
+#[derive(Clone)]
+pub struct Block {
+    raw: Arc<RawValue>,
+    kind: BlockKind,
+}
+
+/// What the loop understands of a block. Everything else is [`BlockKind::Other`] and is only passed on.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum BlockKind {
+    /// `text`: words for the user.
+    Text(String),
+    /// `thinking`: the model's reasoning, readable but signed.
+    Thinking(String),
+    /// `tool_use`: a call that is ours to answer.
+    ToolUse(ToolCall),
+    /// `tool_result`: our answer to the call with this id.
+    ToolResult {
+        /// The id of the `tool_use` block that it answers.
+        tool_use_id: String,
+        /// Whether the call failed.
+        is_error: bool,
+        /// The text of the result: its string, or its text blocks joined by newlines.
+        text: String,
+    },
+    /// Any other block, by its `type`: images, redacted thinking, server-side tools, what comes next year.
+    Other(String),
+}
+
+/// A JSON value that cannot be a content block.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a content block: {reason}")]
+pub struct BlockError {
+    reason: String,
+}
+
+impl Block {
+    /// Reads a block from its JSON text, which is kept as it is.
+    ///
+    /// # Errors
+    /// When the text is not one JSON object with a `type`, or a `tool_use` lacks its `id`, `name` or `input`.
+    pub fn from_json(text: impl Into<String>) -> Result<Self, BlockError> {
+        let raw =
+            RawValue::from_string(text.into()).map_err(|error| BlockError { reason: error.to_string() })?;
+        Self::from_raw(raw)
+    }
+
+    /// Reads a block from raw JSON, which is kept as it is.
+    ///
+    /// # Errors
+    /// As [`Block::from_json`].
+    pub fn from_raw(raw: Box<RawValue>) -> Result<Self, BlockError> {
+        let kind = BlockKind::of(raw.get())?;
+        Ok(Self { raw: raw.into(), kind })
+    }
+
+    /// A `text` block.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let json = format!(r#"{{"type":"text","text":{}}}"#, Value::from(text.as_str()));
+        Self { raw: raw_of(json), kind: BlockKind::Text(text) }
+    }
+
+    /// The `tool_result` block of `result`.
+    #[must_use]
+    pub fn tool_result(result: &crate::ToolResult) -> Self {
+        Self {
+            raw: raw_of(result.to_json()),
+            kind: BlockKind::ToolResult {
+                tool_use_id: result.tool_use_id.as_str().to_owned(),
+                is_error: result.is_error,
+                text: result.text(),
+            },
+        }
+    }
+
+    /// The block's JSON text.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        self.raw.get()
+    }
+
+    /// What the loop understands of it.
+    #[must_use]
+    pub const fn kind(&self) -> &BlockKind {
+        &self.kind
+    }
+
+    /// The call, if this is a `tool_use` block.
+    #[must_use]
+    pub const fn tool_call(&self) -> Option<&ToolCall> {
+        match &self.kind {
+            BlockKind::ToolUse(call) => Some(call),
+            _ => None,
+        }
+    }
+}
+
+/// JSON text that this file has just written, as a raw value.
+#[expect(clippy::expect_used, reason = "the text was written by serde_json, so it is JSON")]
+fn raw_of(json: String) -> Arc<RawValue> {
+    RawValue::from_string(json).expect("written by serde_json").into()
+}
+
+impl BlockKind {
+    fn of(json: &str) -> Result<Self, BlockError> {
+        let error = |reason: String| BlockError { reason };
+        let value: Value = serde_json::from_str(json).map_err(|e| error(e.to_string()))?;
+        let Value::Object(fields) = &value else {
+            return Err(error("it is not an object".to_owned()));
+        };
+        let text_of = |name: &str| {
+            fields
+                .get(name)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .ok_or_else(|| error(format!("field `{name}` is missing or not a text")))
+        };
+        Ok(match text_of("type")?.as_str() {
+            "text" => Self::Text(text_of("text")?),
+            "thinking" => Self::Thinking(text_of("thinking")?),
+            "tool_use" => {
+                Self::ToolUse(ToolCall::from_fields(json, text_of("id")?, text_of("name")?).map_err(error)?)
+            }
+            "tool_result" => Self::ToolResult {
+                tool_use_id: text_of("tool_use_id")?,
+                is_error: fields.get("is_error").and_then(Value::as_bool).unwrap_or(false),
+                text: result_text(fields.get("content")),
+            },
+            other => Self::Other(other.to_owned()),
+        })
+    }
+}
+
+/// The text of a result's `content`: a string, or the text blocks of an array.
+fn result_text(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(blocks)) => {
+            let texts: Vec<&str> =
+                blocks.iter().filter_map(|b| b.get("text").and_then(Value::as_str)).collect();
+            texts.join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Equal when the JSON text is equal, to the byte.
+impl PartialEq for Block {
+    fn eq(&self, other: &Self) -> bool {
+        self.json() == other.json()
+    }
+}
+
+impl Eq for Block {}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.json())
+    }
+}
+
+impl Serialize for Block {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_raw(Box::<RawValue>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}

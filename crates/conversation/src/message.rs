@@ -1,0 +1,58 @@
+//! One message of the history: a role and its blocks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::content::{Block, BlockKind};
+use crate::tool::ToolCall;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The user, and the results of tools.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A message of the Messages API. Its blocks serialise byte for byte as they came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What was said, in order.
+    pub content: Vec<Block>,
+}
+
+impl Message {
+    /// A message of the user.
+    #[must_use]
+    pub const fn user(content: Vec<Block>) -> Self {
+        Self { role: Role::User, content }
+    }
+
+    /// A message of the model.
+    #[must_use]
+    pub const fn assistant(content: Vec<Block>) -> Self {
+        Self { role: Role::Assistant, content }
+    }
+
+    /// The tool calls in it that are ours to answer, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content.iter().filter_map(Block::tool_call)
+    }
+
+    /// The text blocks of it, joined by newlines.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self
+            .content
+            .iter()
+            .filter_map(|block| match block.kind() {
+                BlockKind::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        texts.join("\n")
+    }
+}

@@ -1,0 +1,248 @@
+//! The model at the rim: one method, object safe, so that any client fits.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::TurnId;
+use futures_util::Stream;
+use serde::{Deserialize, Serialize};
+
+use crate::content::Block;
+use crate::message::Message;
+use crate::stop::StopReason;
+use crate::tool::ToolDefinition;
+use crate::usage::Usage;
+
+/// All that one model call sends. Cheap to clone: messages and tools are shared.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The turn that this call belongs to.
+    pub turn: TurnId,
+    /// The call's place in its turn, from 1.
+    pub call: u32,
+    /// The top-level instructions, in order; blocks that change come last. May be empty.
+    pub instructions: Vec<String>,
+    /// The tools, in a deterministic order. May be empty.
+    pub tools: Arc<[ToolDefinition]>,
+    /// The history: strictly alternating roles, starting and ending with the user's, but for a resumed
+    /// pause, which ends with the assistant's.
+    pub messages: Vec<Arc<Message>>,
+}
+
+/// A complete answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// The service's id of the message, where it gave one.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// The model that answered, where the service said so.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// What it said, byte for byte.
+    pub content: Vec<Block>,
+    /// Why it ended.
+    pub stop_reason: StopReason,
+    /// What it consumed.
+    #[serde(default)]
+    pub usage: Usage,
+    /// The `request-id` of the service, for support.
+    #[serde(default)]
+    pub request_id: Option<String>,
+}
+
+/// What a model's stream yields. Deltas are previews and may be lost; [`ModelEvent::Finished`] is the answer.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ModelEvent {
+    /// The service began to answer; from now on the call must not be repeated unseen.
+    Started,
+    /// More text of the block at this index.
+    TextDelta {
+        /// Which content block.
+        index: usize,
+        /// The piece.
+        text: String,
+    },
+    /// More thinking of the block at this index.
+    ThinkingDelta {
+        /// Which content block.
+        index: usize,
+        /// The piece.
+        text: String,
+    },
+    /// A tool call began at this index.
+    ToolUseStarted {
+        /// Which content block.
+        index: usize,
+        /// The tool's name.
+        name: String,
+    },
+    /// More of a tool call's input, as a piece of JSON text.
+    ToolInputDelta {
+        /// Which content block.
+        index: usize,
+        /// The piece.
+        partial_json: String,
+    },
+    /// The whole answer; the last event of a good stream.
+    Finished(Box<Response>),
+}
+
+/// A model call under way. It ends after [`ModelEvent::Finished`] or an error; ending without either is a
+/// truncated stream, which the driver reports as such. Dropping it abandons the call.
+pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
+
+/// Something that answers requests: a service, a script, a host's own client.
+///
+/// Retries before anything was shown are the implementation's business (it knows the wire); the driver never
+/// repeats a call.
+pub trait Model: Send + Sync {
+    /// Starts one call. Nothing happens before the stream is polled.
+    fn stream(&self, request: Request) -> ModelStream;
+}
+
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn stream(&self, request: Request) -> ModelStream {
+        (**self).stream(request)
+    }
+}
+
+/// A model made of a function from a request to a whole answer: the callback form of the specification (10.1,
+/// 11.2), for hosts that have a client of their own.
+pub fn model_fn<F, Fut>(call: F) -> impl Model
+where
+    F: Fn(Request) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Response, ModelError>> + Send + 'static,
+{
+    struct Callback<F>(F);
+
+    impl<F, Fut> Model for Callback<F>
+    where
+        F: Fn(Request) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<Response, ModelError>> + Send + 'static,
+    {
+        fn stream(&self, request: Request) -> ModelStream {
+            let answer = (self.0)(request);
+            Box::pin(futures_util::stream::once(async move {
+                answer.await.map(|response| ModelEvent::Finished(Box::new(response)))
+            }))
+        }
+    }
+
+    Callback(call)
+}
+
+/// Why a model call failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What class of failure.
+    pub kind: ModelErrorKind,
+    /// What happened, for people; free of secrets.
+    pub message: String,
+    /// How long the service asked to wait.
+    #[serde(default)]
+    pub retry_after: Option<Duration>,
+    /// The `request-id` of the service, where there was one.
+    #[serde(default)]
+    pub request_id: Option<String>,
+}
+
+/// The classes of failure of a model call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ModelErrorKind {
+    /// The service answered with an error.
+    Api(ApiErrorKind),
+    /// No connection, or it broke before an answer began.
+    Connection,
+    /// The stream ended, or broke, before the answer was complete.
+    Truncated,
+    /// The answer was not what the protocol says.
+    Protocol,
+    /// A deadline passed.
+    Timeout,
+    /// A scripted model was sent something else than its script expects, or is at its end.
+    Script,
+}
+
+/// The error types of the Messages API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ApiErrorKind {
+    /// `invalid_request_error`
+    InvalidRequest,
+    /// `authentication_error`
+    Authentication,
+    /// `billing_error`
+    Billing,
+    /// `permission_error`
+    Permission,
+    /// `not_found_error`
+    NotFound,
+    /// `rate_limit_error`
+    RateLimit,
+    /// `timeout_error`
+    Timeout,
+    /// `api_error`
+    Api,
+    /// `overloaded_error`
+    Overloaded,
+    /// A type that this version does not know.
+    Unknown(String),
+}
+
+const API_ERRORS: [(&str, ApiErrorKind); 9] = [
+    ("invalid_request_error", ApiErrorKind::InvalidRequest),
+    ("authentication_error", ApiErrorKind::Authentication),
+    ("billing_error", ApiErrorKind::Billing),
+    ("permission_error", ApiErrorKind::Permission),
+    ("not_found_error", ApiErrorKind::NotFound),
+    ("rate_limit_error", ApiErrorKind::RateLimit),
+    ("timeout_error", ApiErrorKind::Timeout),
+    ("api_error", ApiErrorKind::Api),
+    ("overloaded_error", ApiErrorKind::Overloaded),
+];
+
+impl From<String> for ApiErrorKind {
+    fn from(text: String) -> Self {
+        API_ERRORS.into_iter().find(|(name, _)| *name == text).map_or(Self::Unknown(text), |(_, kind)| kind)
+    }
+}
+
+impl From<ApiErrorKind> for String {
+    fn from(kind: ApiErrorKind) -> Self {
+        match kind {
+            ApiErrorKind::Unknown(text) => text,
+            known => API_ERRORS
+                .into_iter()
+                .find(|(_, kind)| *kind == known)
+                .map_or_else(Self::new, |(name, _)| name.to_owned()),
+        }
+    }
+}
+
+impl ModelError {
+    /// A failure of this class.
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after: None, request_id: None }
+    }
+
+    /// Whether the same call may well succeed later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match &self.kind {
+            ModelErrorKind::Api(kind) => matches!(
+                kind,
+                ApiErrorKind::RateLimit
+                    | ApiErrorKind::Timeout
+                    | ApiErrorKind::Api
+                    | ApiErrorKind::Overloaded
+            ),
+            ModelErrorKind::Connection | ModelErrorKind::Truncated | ModelErrorKind::Timeout => true,
+            ModelErrorKind::Protocol | ModelErrorKind::Script => false,
+        }
+    }
+}

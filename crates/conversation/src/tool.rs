@@ -1,0 +1,159 @@
+//! Tool calls, their definitions and their results (specification 4.3, 4.4).
+
+use std::sync::Arc;
+
+use conjure_base::CallId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A call that the model made: the parts of a `tool_use` block that the loop acts on.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// The id to answer under.
+    pub id: CallId,
+    /// The tool's name on the wire.
+    pub name: String,
+    /// The input as the model wrote it. It need not fit the tool's schema; it need not even be an object.
+    pub input: Arc<RawValue>,
+}
+
+impl ToolCall {
+    /// A call with this input.
+    #[must_use]
+    pub fn new(id: impl Into<String>, name: impl Into<String>, input: &Value) -> Self {
+        #[expect(clippy::expect_used, reason = "a `Value` always serialises")]
+        let raw = serde_json::value::to_raw_value(input).expect("a value serialises");
+        Self { id: CallId::new(id), name: name.into(), input: raw.into() }
+    }
+
+    /// The call of the `tool_use` block `json`, whose id and name were read already.
+    pub(crate) fn from_fields(json: &str, id: String, name: String) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Input {
+            input: Box<RawValue>,
+        }
+        let Input { input } = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        Ok(Self { id: CallId::new(id), name, input: input.into() })
+    }
+
+    /// The input as a value, to pick fields from.
+    #[must_use]
+    pub fn input_value(&self) -> Value {
+        serde_json::from_str(self.input.get()).unwrap_or(Value::Null)
+    }
+}
+
+/// Equal when id, name and the input's text are equal.
+impl PartialEq for ToolCall {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.name == other.name && self.input.get() == other.input.get()
+    }
+}
+
+/// What the model is told of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// The name on the wire: `^[a-zA-Z0-9_-]{1,128}$`.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// The JSON Schema of its input.
+    pub input_schema: Value,
+}
+
+/// One part of a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ResultContent {
+    /// Text. Never empty in a history: [`ToolResult::to_json`] leaves empty ones out.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// An image.
+    Image {
+        /// Its media type: `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+        media_type: String,
+        /// Its bytes in base64.
+        data: String,
+    },
+}
+
+/// The one answer to a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call that it answers.
+    pub tool_use_id: CallId,
+    /// What came out, already cut and redacted: nothing changes a result once it is in the history.
+    pub content: Vec<ResultContent>,
+    /// Whether the call failed; the model reads the content as the reason.
+    pub is_error: bool,
+}
+
+impl ToolResult {
+    /// A result of one text.
+    #[must_use]
+    pub fn text_result(call: &CallId, text: impl Into<String>) -> Self {
+        Self {
+            tool_use_id: call.clone(),
+            content: vec![ResultContent::Text { text: text.into() }],
+            is_error: false,
+        }
+    }
+
+    /// A failed call, and why.
+    #[must_use]
+    pub fn error(call: &CallId, reason: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text_result(call, reason) }
+    }
+
+    /// Its texts, joined by newlines.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self
+            .content
+            .iter()
+            .filter_map(|part| match part {
+                ResultContent::Text { text } => Some(text.as_str()),
+                ResultContent::Image { .. } => None,
+            })
+            .collect();
+        texts.join("\n")
+    }
+
+    /// The `tool_result` block's JSON: a lone text as a string, else an array of blocks. A result without
+    /// content has no `content` field, since the service refuses empty text blocks.
+    #[must_use]
+    pub(crate) fn to_json(&self) -> String {
+        let parts: Vec<Value> = self.content.iter().filter_map(ResultContent::to_block).collect();
+        let mut json =
+            format!(r#"{{"type":"tool_result","tool_use_id":{}"#, Value::from(self.tool_use_id.as_str()));
+        match (self.content.as_slice(), parts.is_empty()) {
+            (_, true) => {}
+            ([ResultContent::Text { text }], false) => {
+                json.push_str(&format!(r#","content":{}"#, Value::from(text.as_str())));
+            }
+            _ => json.push_str(&format!(r#","content":{}"#, Value::from(parts))),
+        }
+        if self.is_error {
+            json.push_str(r#","is_error":true"#);
+        }
+        json.push('}');
+        json
+    }
+}
+
+impl ResultContent {
+    /// The content block of this part, or none for an empty text.
+    fn to_block(&self) -> Option<Value> {
+        match self {
+            Self::Text { text } if text.is_empty() => None,
+            Self::Text { text } => Some(serde_json::json!({"type": "text", "text": text})),
+            Self::Image { media_type, data } => Some(serde_json::json!({
+                "type": "image",
+                "source": {"type": "base64", "media_type": media_type, "data": data},
+            })),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Frames: the header, the kinds, and an incremental decoder.
+
+/// Bytes of a frame's header: payload length (`u32`), kind (`u8`), channel (`u32`), all little endian.
+pub const HEADER_LEN: usize = 9;
+
+/// The most bytes that any frame may carry. Larger content travels as data frames.
+pub const PAYLOAD_MAX: usize = 1024 * 1024;
+
+/// The most bytes of content in one data frame (its payload has one more: the stream's id).
+pub const DATA_MAX: usize = 64 * 1024;
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// Host to guest, first frame, channel 0: JSON [`super::Hello`].
+    Hello = 1,
+    /// Guest to host, first frame, channel 0: JSON [`super::Welcome`].
+    Welcome = 2,
+    /// Host to guest: a new operation on a channel never used before; JSON [`super::Open`].
+    Open = 3,
+    /// Both ways: one byte of [`super::StreamId`], then content, at most [`DATA_MAX`] bytes of it.
+    Data = 4,
+    /// Both ways: the sender of this frame has room for so many more bytes of content; `u32`.
+    Credit = 5,
+    /// Host to guest: no more data follows on this channel. Empty.
+    Eof = 6,
+    /// Host to guest: end the operation and everything it started; `Done` still follows. Empty.
+    Cancel = 7,
+    /// Guest to host, last frame of a channel: JSON `Result<`[`super::Reply`]`, `[`super::GuestError`]`>`.
+    Done = 8,
+}
+
+impl FrameKind {
+    const ALL: [Self; 8] = [
+        Self::Hello,
+        Self::Welcome,
+        Self::Open,
+        Self::Data,
+        Self::Credit,
+        Self::Eof,
+        Self::Cancel,
+        Self::Done,
+    ];
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// What it is.
+    pub kind: FrameKind,
+    /// The channel that it belongs to; 0 for the handshake.
+    pub channel: u32,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// Bytes that are not a frame. The stream cannot be used any further.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The header names a kind that does not exist.
+    #[error("frame of unknown kind {0}")]
+    UnknownKind(u8),
+    /// The header claims more than a frame may carry.
+    #[error("frame of {0} bytes, the most is {PAYLOAD_MAX}")]
+    TooLong(u32),
+    /// The payload is not what its kind says.
+    #[error("malformed {kind:?} frame: {reason}")]
+    Malformed {
+        /// The kind of the frame.
+        kind: FrameKind,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Appends a frame to `buffer`.
+///
+/// # Errors
+/// When the payload is longer than [`PAYLOAD_MAX`]; `buffer` is unchanged then.
+pub fn encode_into(
+    buffer: &mut Vec<u8>,
+    kind: FrameKind,
+    channel: u32,
+    payload: &[u8],
+) -> Result<(), FrameError> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    if payload.len() > PAYLOAD_MAX {
+        return Err(FrameError::TooLong(length));
+    }
+    buffer.reserve(HEADER_LEN + payload.len());
+    buffer.extend_from_slice(&length.to_le_bytes());
+    buffer.push(kind as u8);
+    buffer.extend_from_slice(&channel.to_le_bytes());
+    buffer.extend_from_slice(payload);
+    Ok(())
+}
+
+/// Cuts a byte stream into frames. Holds at most one frame's bytes plus what was pushed last.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    /// How much of `buffer` was handed out already.
+    start: usize,
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes of the stream. Take all frames with [`Decoder::next_frame`] before pushing more.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+        } else {
+            self.buffer.drain(..self.start);
+        }
+        self.start = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, or `None` until more bytes come.
+    ///
+    /// # Errors
+    /// When the header is not one of a frame. The stream is of no use from there on.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let rest = &self.buffer[self.start..];
+        let Some(([l0, l1, l2, l3, kind, c0, c1, c2, c3], body)) = rest.split_first_chunk::<HEADER_LEN>()
+        else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
+        let kind = FrameKind::from_byte(*kind).ok_or(FrameError::UnknownKind(*kind))?;
+        let size = length as usize;
+        if size > PAYLOAD_MAX {
+            return Err(FrameError::TooLong(length));
+        }
+        let Some(payload) = body.get(..size) else { return Ok(None) };
+        let frame =
+            Frame { kind, channel: u32::from_le_bytes([*c0, *c1, *c2, *c3]), payload: payload.to_vec() };
+        self.start += HEADER_LEN + size;
+        Ok(Some(frame))
+    }
+
+    /// Whether the stream ended between frames, as far as was pushed.
+    #[must_use]
+    pub fn is_at_boundary(&self) -> bool {
+        self.start == self.buffer.len()
+    }
+}
+
+impl Frame {
+    /// The stream and the content of a data frame.
+    ///
+    /// # Errors
+    /// When it is empty, names an unknown stream, or is longer than [`DATA_MAX`].
+    pub fn data(&self) -> Result<(super::StreamId, &[u8]), FrameError> {
+        let malformed = |reason: &str| FrameError::Malformed { kind: self.kind, reason: reason.to_owned() };
+        let (id, content) = self.payload.split_first().ok_or_else(|| malformed("it is empty"))?;
+        let stream = super::StreamId::from_byte(*id).ok_or_else(|| malformed("unknown stream"))?;
+        if content.len() > DATA_MAX {
+            return Err(malformed("too much content"));
+        }
+        Ok((stream, content))
+    }
+
+    /// The bytes that a credit frame grants.
+    ///
+    /// # Errors
+    /// When the payload is not four bytes.
+    pub fn credit(&self) -> Result<u32, FrameError> {
+        self.payload.as_slice().try_into().map(u32::from_le_bytes).map_err(|_| FrameError::Malformed {
+            kind: self.kind,
+            reason: "it must be four bytes".to_owned(),
+        })
+    }
+
+    /// The JSON payload.
+    ///
+    /// # Errors
+    /// When it is not JSON of this type.
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, FrameError> {
+        serde_json::from_slice(&self.payload)
+            .map_err(|error| FrameError::Malformed { kind: self.kind, reason: error.to_string() })
+    }
+}

@@ -1,0 +1,32 @@
+//! The frame protocol between a host and the guest in a sandbox, over any byte stream.
+//!
+//! Each side sends frames: a header of nine bytes (payload length, kind, channel; little endian) and a
+//! payload. The host opens a *channel* for each operation; both sides may send data on it, as far as the other
+//! side has granted *credit*; the guest ends it with exactly one `Done`. So a channel that nobody reads holds
+//! up no other, and what either side must hold in memory is the sum of the credits it granted.
+//!
+//! ```text
+//! host                                   guest
+//! Hello {version, roots, env, …}   ─►
+//!                                  ◄─   Welcome {version, pid}
+//! Open#7 {exec, credit, timeout}   ─►
+//! Data#7 (standard input), Eof#7   ─►
+//!                                  ◄─   Credit#7
+//!                                  ◄─   Data#7 (output)
+//! Credit#7, Cancel#7               ─►
+//!                                  ◄─   Done#7 {reply or error}
+//! (end of stream)                  ─►   kills everything, exits
+//! ```
+//!
+//! Nothing here trusts the other side: lengths are bounded before anything is allocated, and what does not
+//! decode is a typed error, never a panic.
+
+mod frame;
+mod message;
+
+pub use frame::{DATA_MAX, Decoder, Frame, FrameError, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_into};
+pub use message::{
+    Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
+    GuestError, Hello, LineRange, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root, StdinMode,
+    StreamId, Viewed, Welcome,
+};

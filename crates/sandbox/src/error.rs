@@ -1,0 +1,73 @@
+//! Why something in a sandbox failed.
+
+/// A failure of a sandbox or of an operation in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SandboxError {
+    kind: SandboxErrorKind,
+    message: String,
+}
+
+/// The classes of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SandboxErrorKind {
+    /// The file, folder or program is not there.
+    NotFound,
+    /// The system refuses.
+    PermissionDenied,
+    /// The path lies outside what the sandbox allows, or leads out of it, or is read-only.
+    PathNotAllowed,
+    /// A folder where a file is needed, the other way round, or a device.
+    WrongFileType,
+    /// More than the operation takes.
+    TooLarge,
+    /// Not UTF-8 text where text is needed.
+    NotText,
+    /// The text to replace does not occur.
+    NoMatch,
+    /// The text to replace occurs more than once.
+    NotUnique,
+    /// The disk or quota is full.
+    NoSpace,
+    /// The program is there but cannot be run.
+    NotExecutable,
+    /// No more processes, memory or files can be had.
+    Exhausted,
+    /// Its time was up.
+    TimedOut,
+    /// It was cancelled.
+    Cancelled,
+    /// The request makes no sense.
+    BadRequest,
+    /// The sandbox died, or broke the protocol; what the call did is unknown. A new sandbox is needed.
+    Lost,
+    /// The sandbox could not be made.
+    Unavailable,
+    /// This executor does not do that.
+    Unsupported,
+    /// Anything else.
+    Io,
+}
+
+impl SandboxError {
+    /// A failure of this class; `message` fits "failed to …: {message}".
+    pub fn new(kind: SandboxErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// The class.
+    #[must_use]
+    pub const fn kind(&self) -> SandboxErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed on a new sandbox, or later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(
+            self.kind,
+            SandboxErrorKind::Lost | SandboxErrorKind::Exhausted | SandboxErrorKind::Unavailable
+        )
+    }
+}

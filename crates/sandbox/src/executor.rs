@@ -1,0 +1,124 @@
+//! What a tool call needs of a sandbox.
+
+use std::fmt;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use conjure_base::Deadline;
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::types::{Command, CommandOutcome, Layout, LineRange, Listing, View, Written};
+
+/// Bytes in pieces, with flow control: a stream that is not polled holds up nothing but itself.
+pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Bytes, SandboxError>> + Send>>;
+
+/// The bounds of one call.
+#[derive(Debug, Clone)]
+pub struct CallOptions {
+    /// When the call ends, done or not; everything it started is ended with it.
+    pub deadline: Deadline,
+    /// Cancels the call: it still returns, soon, with what it knows. Dropping the call's future cancels too.
+    pub cancel: CancellationToken,
+}
+
+impl CallOptions {
+    /// A call that ends at `deadline` and that nobody cancels.
+    #[must_use]
+    pub fn until(deadline: Deadline) -> Self {
+        Self { deadline, cancel: CancellationToken::new() }
+    }
+}
+
+/// A sandbox in which tool calls run. Calls may overlap; each is independent.
+///
+/// A host can implement it for a backend of its own: the first five methods suffice. Paths are as the sandbox
+/// has them, absolute or relative to the workspace.
+pub trait Executor: Send + Sync + fmt::Debug {
+    /// Where things lie in it.
+    fn layout(&self) -> &Layout;
+
+    /// Runs a program to its end. A program that fails is an outcome, not an error.
+    fn run<'a>(
+        &'a self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>>;
+
+    /// Shows a file or folder; content beyond `max_bytes` is cut, an image beyond it is `TooLarge`.
+    fn view<'a>(
+        &'a self,
+        path: &'a str,
+        range: Option<LineRange>,
+        max_bytes: u64,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<View, SandboxError>>;
+
+    /// Writes a file whole and atomically, making missing folders.
+    fn create_file<'a>(
+        &'a self,
+        path: &'a str,
+        content: &'a [u8],
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>>;
+
+    /// Replaces the one occurrence of `old` in a text file, atomically. None or several is an error that says
+    /// which.
+    fn str_replace<'a>(
+        &'a self,
+        path: &'a str,
+        old: &'a str,
+        new: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>>;
+
+    /// Prepares the sandbox, once per session, before the first call.
+    fn init(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Ends everything that runs in the sandbox and releases what it holds. Calling it again does nothing.
+    fn cleanup(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// Lists a folder to this depth, hidden names included.
+    fn list<'a>(
+        &'a self,
+        path: &'a str,
+        depth: u32,
+        max_entries: u32,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
+        let _ = (path, depth, max_entries, options);
+        unsupported("list folders")
+    }
+
+    /// Streams a file out.
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<ContentStream, SandboxError>> {
+        let _ = (path, options);
+        unsupported("stream files out")
+    }
+
+    /// Streams a file in, whole and atomically. An error in `content` leaves what was there before.
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
+        content: ContentStream,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        let _ = (path, content, options);
+        unsupported("stream files in")
+    }
+}
+
+fn unsupported<T: Send + 'static>(what: &str) -> BoxFuture<'static, Result<T, SandboxError>> {
+    let error = SandboxError::new(SandboxErrorKind::Unsupported, format!("this executor does not {what}"));
+    Box::pin(async { Err(error) })
+}
