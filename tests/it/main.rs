@@ -1,1 +1,3 @@
-fn main() {}
+//! Whole-system tests, in one binary.
+
+mod house;

@@ -1,0 +1,195 @@
+//! The architecture, checked: which room may depend on which, and which room may name which outside crate.
+//!
+//! Cargo keeps the arrows acyclic; this keeps them pointing down, floor by floor, and keeps the outside names in
+//! their rooms. A new room or dependency fails here until somebody has decided where it belongs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms that a room may depend on. Rooms that do not exist yet are not listed.
+const ARROWS: [(&str, &[&str]); 8] = [
+    ("conjure-base", &[]),
+    ("conjure-guest", &[]),
+    ("conjure-skill", &["conjure-base"]),
+    ("conjure-conversation", &["conjure-base"]),
+    ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
+    ("conjure-sandbox", &["conjure-base", "conjure-guest"]),
+    (
+        "conjure-toolbox",
+        &["conjure-base", "conjure-conversation", "conjure-prompt", "conjure-sandbox", "conjure-skill"],
+    ),
+    (
+        "conjure",
+        &[
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-prompt",
+            "conjure-sandbox",
+            "conjure-skill",
+            "conjure-toolbox",
+        ],
+    ),
+];
+
+/// Outside crates that only these rooms may name, in dependencies and in code.
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 13] = [
+    ("clap", &["conjure"]),
+    ("toml", &["conjure"]),
+    ("tracing-subscriber", &["conjure"]),
+    ("getrandom", &["conjure-base"]),
+    ("humantime", &["conjure-base"]),
+    ("sha2", &["conjure-base"]),
+    ("unicode-normalization", &["conjure-skill"]),
+    ("regex-lite", &["conjure-conversation"]),
+    ("base64", &["conjure-toolbox"]),
+    ("libc", &["conjure-guest"]),
+    ("bytes", &["conjure-sandbox"]),
+    ("rustix", &["conjure-guest", "conjure-sandbox", "conjure-skill", "conjure"]),
+    ("serde_yaml", &["conjure-conversation", "conjure-skill"]),
+];
+
+/// Outside crates that any room may name.
+const EVERYWHERE: [&str; 9] = [
+    "futures-util",
+    "secrecy",
+    "serde",
+    "serde_json",
+    "tempfile",
+    "thiserror",
+    "tokio",
+    "tokio-util",
+    "tracing",
+];
+
+/// What no room may ever name: superseded, or against the rules of the house.
+const NOWHERE: [&str; 5] = ["anyhow", "async-trait", "lazy_static", "once_cell", "openssl"];
+
+/// Rooms whose code must not name Tokio's tasks: the pure floors.
+const NO_TASKS: [&str; 4] = ["conjure-base", "conjure-skill", "conjure-conversation", "conjure-prompt"];
+
+struct Room {
+    name: String,
+    folder: PathBuf,
+    /// Names of `[dependencies]`, `[build-dependencies]` and target-specific ones, not of tests.
+    dependencies: BTreeSet<String>,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rooms() -> Vec<Room> {
+    let mut folders = vec![root().to_owned()];
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        folders.push(entry.unwrap().path());
+    }
+    folders
+        .into_iter()
+        .map(|folder| {
+            let manifest: toml::Table =
+                fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+            let mut dependencies = BTreeSet::new();
+            collect_dependencies(&manifest, &mut dependencies);
+            let name = manifest["package"]["name"].as_str().unwrap().to_owned();
+            Room { name, folder, dependencies }
+        })
+        .collect()
+}
+
+fn collect_dependencies(table: &toml::Table, into: &mut BTreeSet<String>) {
+    for section in ["dependencies", "build-dependencies"] {
+        if let Some(dependencies) = table.get(section).and_then(toml::Value::as_table) {
+            into.extend(dependencies.keys().cloned());
+        }
+    }
+    if let Some(targets) = table.get("target").and_then(toml::Value::as_table) {
+        for target in targets.values().filter_map(toml::Value::as_table) {
+            collect_dependencies(target, into);
+        }
+    }
+}
+
+/// The `.rs` files of a room that are not tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = vec![folder.join("src")];
+    while let Some(next) = pending.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn arrows_point_down_only() {
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
+    for room in rooms() {
+        let may = allowed
+            .get(room.name.as_str())
+            .unwrap_or_else(|| panic!("room `{}` is not in the table ARROWS: decide its floor", room.name));
+        for dependency in room.dependencies.iter().filter(|name| name.starts_with("conjure")) {
+            assert!(may.contains(&dependency.as_str()), "`{}` must not depend on `{dependency}`", room.name);
+        }
+    }
+}
+
+#[test]
+fn every_listed_room_exists() {
+    let names: BTreeSet<String> = rooms().into_iter().map(|room| room.name).collect();
+    for (name, _) in ARROWS {
+        assert!(names.contains(name), "`{name}` is in the table ARROWS and not in the workspace");
+    }
+}
+
+#[test]
+fn outside_names_have_their_rooms() {
+    let owners: BTreeMap<&str, &[&str]> = ROOMS_OF_OUTSIDERS.into_iter().collect();
+    for room in rooms() {
+        for dependency in room.dependencies.iter().filter(|name| !name.starts_with("conjure")) {
+            assert!(!NOWHERE.contains(&dependency.as_str()), "`{dependency}` has no room in this house");
+            if EVERYWHERE.contains(&dependency.as_str()) {
+                continue;
+            }
+            let may = owners.get(dependency.as_str()).unwrap_or_else(|| {
+                panic!("`{dependency}` (used by `{}`) is in no table: decide its room", room.name)
+            });
+            assert!(may.contains(&room.name.as_str()), "`{}` must not name `{dependency}`", room.name);
+        }
+    }
+}
+
+#[test]
+fn the_pure_floors_start_no_tasks() {
+    for room in rooms().into_iter().filter(|room| NO_TASKS.contains(&room.name.as_str())) {
+        for path in sources(&room.folder) {
+            let text = fs::read_to_string(&path).unwrap();
+            for name in ["tokio::spawn", "tokio::task", "JoinSet", "TaskTracker", "tokio::net", "tokio::fs"] {
+                assert!(!text.contains(name), "{} names `{name}`", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_in_the_guests_sys_only() {
+    for room in rooms() {
+        for path in sources(&room.folder) {
+            let text = fs::read_to_string(&path).unwrap();
+            let is_sys =
+                room.name == "conjure-guest" && path.components().any(|part| part.as_os_str() == "sys");
+            let names_unsafe =
+                text.lines().map(|line| line.split("//").next().unwrap_or_default()).any(|code| {
+                    code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl")
+                });
+            assert!(is_sys || !names_unsafe, "{} has unsafe code", path.display());
+        }
+    }
+}
