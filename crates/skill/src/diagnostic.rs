@@ -1,0 +1,252 @@
+//! What is remarkable about a skill: one finding, with its rule, its weight and its place.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// How much a finding weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong.
+    Info,
+    /// The skill loads, but something was repaired, ignored or is likely unintended.
+    Warning,
+    /// The skill is invalid, and is not loaded.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// Declares the rules with their stable names, so that the two cannot drift apart.
+macro_rules! rules {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// The stable id of a rule, in kebab case: what a finding is about, for programs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub enum RuleId {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl RuleId {
+            /// The id as text.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+rules! {
+    /// The path to a skill or a scope does not exist.
+    PathMissing = "path-missing",
+    /// The path to a skill or a scope is not a folder.
+    NotADirectory = "not-a-directory",
+    /// The folder has no `SKILL.md`.
+    SkillFileMissing = "skill-file-missing",
+    /// `SKILL.md` is a folder, a device, a pipe, or a link that leads out of the skill.
+    SkillFileKind = "skill-file-kind",
+    /// The file or folder cannot be read.
+    Unreadable = "unreadable",
+    /// `SKILL.md` is not UTF-8 text.
+    NotUtf8 = "not-utf8",
+    /// The file does not begin with `---`.
+    FrontmatterMissing = "frontmatter-missing",
+    /// No line ends the frontmatter.
+    FrontmatterUnclosed = "frontmatter-unclosed",
+    /// The frontmatter is larger than the limit.
+    FrontmatterTooLarge = "frontmatter-too-large",
+    /// The frontmatter is not YAML, or not the part of YAML that is allowed.
+    FrontmatterSyntax = "frontmatter-syntax",
+    /// The frontmatter is a list or a text, not a mapping.
+    FrontmatterNotMapping = "frontmatter-not-mapping",
+    /// The frontmatter was repaired to be read.
+    FrontmatterRepaired = "frontmatter-repaired",
+    /// A field that the format does not know.
+    UnknownField = "unknown-field",
+    /// There is no `name`.
+    NameMissing = "name-missing",
+    /// The `name` is blank or not text.
+    NameEmpty = "name-empty",
+    /// The `name` has more than 64 code points.
+    NameTooLong = "name-too-long",
+    /// The `name` is not lowercase.
+    NameNotLowercase = "name-not-lowercase",
+    /// The `name` begins or ends with a hyphen.
+    NameEdgeHyphen = "name-edge-hyphen",
+    /// The `name` has two hyphens side by side.
+    NameDoubleHyphen = "name-double-hyphen",
+    /// The `name` has other characters than letters, digits and hyphens.
+    NameCharacters = "name-characters",
+    /// The `name` cannot be a folder's.
+    NameUnsafe = "name-unsafe",
+    /// The `name` differs from the folder's.
+    NameDirectoryMismatch = "name-directory-mismatch",
+    /// There is no `description`.
+    DescriptionMissing = "description-missing",
+    /// The `description` is blank or not text.
+    DescriptionEmpty = "description-empty",
+    /// The `description` has more than 1024 code points.
+    DescriptionTooLong = "description-too-long",
+    /// The `compatibility` is not text.
+    CompatibilityNotText = "compatibility-not-text",
+    /// The `compatibility` has more than 500 code points.
+    CompatibilityTooLong = "compatibility-too-long",
+    /// `license` or `allowed-tools` is not text.
+    FieldNotText = "field-not-text",
+    /// `metadata` is not a map of texts to texts.
+    MetadataShape = "metadata-shape",
+    /// Two skills bear the same name.
+    NameCollision = "name-collision",
+    /// A scope is not trusted, so its skills are not loaded.
+    ScopeUntrusted = "scope-untrusted",
+    /// A scope holds more folders, or deeper ones, than discovery looks at.
+    ScopeBounds = "scope-bounds",
+    /// A skill's files are more, or deeper, than are listed.
+    ResourceBounds = "resource-bounds",
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A place in a text file, both counted from 1; the column counts characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position {
+    /// The line.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+}
+
+/// One finding. Its text form is `path:line:column: severity[rule]: message`; what concerns a file or a folder as a
+/// whole has no line and column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    rule: RuleId,
+    severity: Severity,
+    message: String,
+    #[serde(serialize_with = "lossy_path")]
+    path: PathBuf,
+    #[serde(flatten)]
+    position: Option<Position>,
+}
+
+impl Diagnostic {
+    /// A finding about the file or folder as a whole.
+    #[must_use]
+    pub fn new(
+        rule: RuleId,
+        severity: Severity,
+        message: impl Into<String>,
+        path: impl Into<PathBuf>,
+    ) -> Self {
+        Self { rule, severity, message: message.into(), path: path.into(), position: None }
+    }
+
+    /// The same finding, at a place in the file.
+    #[must_use]
+    pub fn at(mut self, position: Position) -> Self {
+        self.position = Some(position);
+        self
+    }
+
+    /// The same finding, in this file.
+    #[must_use]
+    pub(crate) fn in_file(mut self, path: &Path) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
+    /// The rule that it is about.
+    #[must_use]
+    pub const fn rule(&self) -> RuleId {
+        self.rule
+    }
+
+    /// Its weight.
+    #[must_use]
+    pub const fn severity(&self) -> Severity {
+        self.severity
+    }
+
+    /// What is the matter, for people. For the reference validator's rules these are its words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The file or folder that it is about; empty when a text without a file was parsed.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where in the file, if at one place.
+    #[must_use]
+    pub const fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// Whether it makes the skill invalid.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.as_os_str().is_empty() {
+            write!(f, "{}:", self.path.display())?;
+        }
+        if let Some(Position { line, column }) = self.position {
+            write!(f, "{line}:{column}:")?;
+        }
+        if self.position.is_some() || !self.path.as_os_str().is_empty() {
+            f.write_str(" ")?;
+        }
+        write!(f, "{}[{}]: {}", self.severity, self.rule, self.message)
+    }
+}
+
+/// A path need not be UTF-8, a JSON text must be.
+fn lossy_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_form_names_place_weight_and_rule() {
+        let finding = Diagnostic::new(RuleId::NameMissing, Severity::Error, "no name", "a/SKILL.md");
+        assert_eq!(finding.to_string(), "a/SKILL.md: error[name-missing]: no name");
+        let finding = finding.at(Position { line: 2, column: 7 });
+        assert_eq!(finding.to_string(), "a/SKILL.md:2:7: error[name-missing]: no name");
+        assert_eq!(finding.in_file(Path::new("")).to_string(), "2:7: error[name-missing]: no name");
+    }
+
+    #[test]
+    fn json_keeps_everything() {
+        let whole = Diagnostic::new(RuleId::NotUtf8, Severity::Warning, "m", "p");
+        let placed = whole.clone().at(Position { line: 1, column: 2 });
+        for finding in [whole, placed] {
+            let json = serde_json::to_string(&finding).unwrap();
+            assert_eq!(serde_json::from_str::<Diagnostic>(&json).unwrap(), finding, "{json}");
+        }
+    }
+}

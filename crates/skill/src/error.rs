@@ -1,0 +1,170 @@
+//! Why a skill could not be loaded, or a file of it not be read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Diagnostic, RuleId, Severity};
+
+/// A failure of this crate, with the path that it is about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SkillError {
+    /// There is no skill at this path, or no folder to look for skills in.
+    #[error("no skill at `{}`: {reason}", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What is missing.
+        reason: &'static str,
+    },
+    /// The frontmatter breaks the rules.
+    #[error("invalid frontmatter in `{}`: {}", path.display(), first_error(diagnostics))]
+    InvalidFrontmatter {
+        /// The `SKILL.md`.
+        path: PathBuf,
+        /// All findings, at least one of them an error.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// The folder is not built as a skill is.
+    #[error("invalid skill at `{}`: {reason}", path.display())]
+    InvalidStructure {
+        /// The folder or file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file of the skill does not exist.
+    #[error("no file `{}` in the skill", path.display())]
+    FileNotFound {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system refuses.
+    #[error("may not read `{}`: change its permissions or run as its owner", path.display())]
+    PermissionDenied {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// The path leads out of the skill, or to something that is not a plain file.
+    #[error("refused to read `{}`: {reason}", path.display())]
+    PathNotAllowed {
+        /// The path as asked for.
+        path: PathBuf,
+        /// Why it is refused.
+        reason: &'static str,
+    },
+    /// The file is larger than the limit.
+    #[error("`{}` is larger than the limit of {limit} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// Another failure of the operating system.
+    #[error("could not read `{}`", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// The kind of a [`SkillError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SkillErrorKind {
+    /// See [`SkillError::NotFound`].
+    NotFound,
+    /// See [`SkillError::InvalidFrontmatter`].
+    InvalidFrontmatter,
+    /// See [`SkillError::InvalidStructure`].
+    InvalidStructure,
+    /// See [`SkillError::FileNotFound`].
+    FileNotFound,
+    /// See [`SkillError::PermissionDenied`].
+    PermissionDenied,
+    /// See [`SkillError::PathNotAllowed`].
+    PathNotAllowed,
+    /// See [`SkillError::TooLarge`].
+    TooLarge,
+    /// See [`SkillError::Io`].
+    Io,
+}
+
+impl SkillError {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> SkillErrorKind {
+        match self {
+            Self::NotFound { .. } => SkillErrorKind::NotFound,
+            Self::InvalidFrontmatter { .. } => SkillErrorKind::InvalidFrontmatter,
+            Self::InvalidStructure { .. } => SkillErrorKind::InvalidStructure,
+            Self::FileNotFound { .. } => SkillErrorKind::FileNotFound,
+            Self::PermissionDenied { .. } => SkillErrorKind::PermissionDenied,
+            Self::PathNotAllowed { .. } => SkillErrorKind::PathNotAllowed,
+            Self::TooLarge { .. } => SkillErrorKind::TooLarge,
+            Self::Io { .. } => SkillErrorKind::Io,
+        }
+    }
+
+    /// The path that it is about.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::NotFound { path, .. }
+            | Self::InvalidFrontmatter { path, .. }
+            | Self::InvalidStructure { path, .. }
+            | Self::FileNotFound { path }
+            | Self::PermissionDenied { path }
+            | Self::PathNotAllowed { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Io { path, .. } => path,
+        }
+    }
+
+    /// Whether the same call may succeed later with nothing mended: only a passing failure of the operating system.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted)
+    }
+
+    /// The failure as findings: those of the frontmatter, or one that says the same as the error.
+    #[must_use]
+    pub fn into_diagnostics(self) -> Vec<Diagnostic> {
+        let rule = match &self {
+            Self::InvalidFrontmatter { .. } => RuleId::FrontmatterSyntax,
+            Self::NotFound { .. } => RuleId::PathMissing,
+            Self::FileNotFound { .. } => RuleId::SkillFileMissing,
+            Self::PermissionDenied { .. } | Self::Io { .. } => RuleId::Unreadable,
+            Self::InvalidStructure { .. } | Self::PathNotAllowed { .. } => RuleId::SkillFileKind,
+            Self::TooLarge { .. } => RuleId::FrontmatterTooLarge,
+        };
+        match self {
+            Self::InvalidFrontmatter { diagnostics, .. } => diagnostics,
+            other => vec![Diagnostic::new(rule, Severity::Error, other.to_string(), other.path())],
+        }
+    }
+
+    /// What the operating system said about a path, in this crate's terms.
+    pub(crate) fn from_io(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::FileNotFound { path },
+            io::ErrorKind::PermissionDenied => Self::PermissionDenied { path },
+            _ => Self::Io { path, source },
+        }
+    }
+}
+
+/// The first error among the findings, with its place, for a message of one line.
+fn first_error(diagnostics: &[Diagnostic]) -> String {
+    let Some(first) = diagnostics.iter().find(|finding| finding.is_error()) else {
+        return "unknown".to_owned();
+    };
+    let more = diagnostics.iter().filter(|finding| finding.is_error()).count() - 1;
+    let place = first.position().map(|at| format!("line {}: ", at.line)).unwrap_or_default();
+    let rest = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+    format!("{place}{}{rest}", first.message())
+}

@@ -1,0 +1,129 @@
+//! Reading files beneath a folder's handle.
+//!
+//! A path is resolved by the kernel beneath the handle (`openat2`), so neither `..` nor a link, not even one that is
+//! exchanged in the meantime, leads out of it. Holds one descriptor; nothing outlives the process.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::error::SkillError;
+
+/// Why a file is refused that is not plain.
+pub(crate) const NOT_PLAIN: &str = "it is not a plain file";
+/// Why a file is refused that lies elsewhere.
+pub(crate) const LEADS_OUT: &str = "it leads out of the skill's folder";
+
+/// A rename while a path is being resolved makes the kernel give up; so often it is asked again.
+const ATTEMPTS: u32 = 16;
+
+/// A folder, open, beneath which files are read.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    handle: OwnedFd,
+    path: PathBuf,
+}
+
+/// An open plain file, with its size when it was opened.
+#[derive(Debug)]
+pub(crate) struct PlainFile {
+    file: File,
+    size: u64,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens a folder by its path.
+    pub(crate) fn open(path: &Path) -> Result<Self, SkillError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(CWD, path, flags, Mode::empty())
+            .map_err(|errno| SkillError::from_io(path, errno.into()))?;
+        Ok(Self { handle, path: path.to_owned() })
+    }
+
+    /// Opens a plain file beneath the folder. Links are followed as long as they stay beneath it.
+    pub(crate) fn open_file(&self, relative: &Path) -> Result<PlainFile, SkillError> {
+        let path = self.path.join(relative);
+        let handle =
+            self.resolve(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, ResolveFlags::empty());
+        let handle = handle.map_err(|errno| failure(&path, errno))?;
+        PlainFile::of(handle, path)
+    }
+
+    /// Opens a folder beneath this one for listing, through no link.
+    pub(crate) fn open_folder(&self, relative: &Path) -> Result<OwnedFd, SkillError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.resolve(relative, flags, ResolveFlags::NO_SYMLINKS)
+            .map_err(|errno| failure(&self.path.join(relative), errno))
+    }
+
+    fn resolve(&self, relative: &Path, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match rustix::fs::openat2(&self.handle, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+            {
+                Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl PlainFile {
+    /// Takes an open file that must be plain.
+    pub(crate) fn of(handle: OwnedFd, path: PathBuf) -> Result<Self, SkillError> {
+        let stat = rustix::fs::fstat(&handle).map_err(|errno| SkillError::from_io(&path, errno.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(SkillError::PathNotAllowed { path, reason: NOT_PLAIN });
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(Self { file: File::from(handle), size, path })
+    }
+
+    /// Its size in bytes when it was opened.
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reads all of it, and refuses when that is more than `limit` bytes, also when it grows meanwhile.
+    pub(crate) fn read_all(&mut self, limit: u64) -> Result<Vec<u8>, SkillError> {
+        let too_large = || SkillError::TooLarge { path: self.path.clone(), limit };
+        if self.size > limit {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(self.size).unwrap_or(0));
+        let read = (&mut self.file).take(limit.saturating_add(1)).read_to_end(&mut bytes);
+        read.map_err(|error| SkillError::from_io(&self.path, error))?;
+        if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+    }
+
+    /// Reads the next bytes into the buffer; nothing at the end of the file.
+    pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, SkillError> {
+        loop {
+            match self.file.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other.map_err(|error| SkillError::from_io(&self.path, error)),
+            }
+        }
+    }
+}
+
+/// What the kernel said when it resolved a path beneath a folder.
+fn failure(path: &Path, errno: Errno) -> SkillError {
+    let path = path.to_owned();
+    match errno {
+        Errno::XDEV => SkillError::PathNotAllowed { path, reason: LEADS_OUT },
+        Errno::LOOP => SkillError::PathNotAllowed {
+            path,
+            reason: "it is a link where none is followed, or a circle of links",
+        },
+        Errno::NXIO | Errno::ISDIR | Errno::NODEV => SkillError::PathNotAllowed { path, reason: NOT_PLAIN },
+        other => SkillError::from_io(&path, other.into()),
+    }
+}

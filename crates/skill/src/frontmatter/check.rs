@@ -1,0 +1,271 @@
+//! The rules of the fields, with the reference validator's messages in its order.
+
+use super::{Findings, Folder, Frontmatter, Mode};
+use crate::diagnostic::{RuleId, Severity};
+use crate::metadata::Metadata;
+use crate::name::{self, NameProblem, SkillName};
+use crate::yaml::{Mark, Node, Value};
+
+const MAX_DESCRIPTION_CHARS: usize = 1024;
+const MAX_COMPATIBILITY_CHARS: usize = 500;
+
+/// The fields of the format, sorted as the reference lists them.
+const FIELDS: [&str; 6] = ["allowed-tools", "compatibility", "description", "license", "metadata", "name"];
+
+/// Where a field that is missing would stand.
+const START: Mark = Mark { line: 1, column: 1 };
+
+/// Checks a document and takes its fields. What breaks a rule is in `findings`; there are no fields when one that
+/// cannot be done without is missing.
+pub(super) fn check(
+    root: Node,
+    mode: Mode,
+    folder: Folder<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Frontmatter> {
+    let mut rules = Rules { mode, findings };
+    let Value::Mapping(entries) = root.value else {
+        rules.error(RuleId::FrontmatterNotMapping, "SKILL.md frontmatter must be a YAML mapping", root.mark);
+        return None;
+    };
+    let mut fields = Fields::default();
+    let mut unknown = Vec::new();
+    for (key, mark, value) in entries {
+        match fields.slot(&key) {
+            Some(slot) => *slot = Some(value),
+            None => unknown.push((key, mark)),
+        }
+    }
+    rules.unknown_fields(unknown);
+    let name = rules.name(fields.name, folder);
+    let description = rules.description(fields.description);
+    let compatibility = rules.compatibility(fields.compatibility);
+    let license = rules.text("license", fields.license);
+    let allowed_tools = rules.text("allowed-tools", fields.allowed_tools);
+    let metadata = rules.metadata(fields.metadata);
+    Some(Frontmatter {
+        name: name?,
+        description: description?,
+        license,
+        compatibility,
+        allowed_tools,
+        metadata,
+    })
+}
+
+/// The fields as they were found.
+#[derive(Default)]
+struct Fields {
+    name: Option<Node>,
+    description: Option<Node>,
+    license: Option<Node>,
+    compatibility: Option<Node>,
+    allowed_tools: Option<Node>,
+    metadata: Option<Node>,
+}
+
+impl Fields {
+    fn slot(&mut self, key: &str) -> Option<&mut Option<Node>> {
+        match key {
+            "name" => Some(&mut self.name),
+            "description" => Some(&mut self.description),
+            "license" => Some(&mut self.license),
+            "compatibility" => Some(&mut self.compatibility),
+            "allowed-tools" => Some(&mut self.allowed_tools),
+            "metadata" => Some(&mut self.metadata),
+            _ => None,
+        }
+    }
+}
+
+/// The rules, weighed by the mode.
+struct Rules<'a, 'f> {
+    mode: Mode,
+    findings: &'a mut Findings<'f>,
+}
+
+impl Rules<'_, '_> {
+    fn unknown_fields(&mut self, mut unknown: Vec<(String, Mark)>) {
+        let Some((_, mark)) = unknown.first() else { return };
+        let mark = *mark;
+        unknown.sort();
+        let names: Vec<_> = unknown.iter().map(|(key, _)| key.as_str()).collect();
+        let known: Vec<_> = FIELDS.iter().map(|field| format!("'{field}'")).collect();
+        let (names, known) = (names.join(", "), known.join(", "));
+        match self.mode {
+            Mode::Strict => {
+                let message =
+                    format!("Unexpected fields in frontmatter: {names}. Only [{known}] are allowed.");
+                self.error(RuleId::UnknownField, message, mark);
+            }
+            Mode::Lenient => {
+                let message = format!("ignored fields that the format does not know: {names}");
+                self.add(RuleId::UnknownField, Severity::Info, message, mark);
+            }
+        }
+    }
+
+    fn name(&mut self, node: Option<Node>, folder: Folder<'_>) -> Option<SkillName> {
+        let Some(node) = node else {
+            let message = "Missing required field in frontmatter: name";
+            return self.name_of_folder(RuleId::NameMissing, message, START, folder);
+        };
+        let mark = node.mark;
+        let text = match node.as_text() {
+            Some(text) if !name::strip(text).is_empty() => text,
+            _ => {
+                return self.name_of_folder(RuleId::NameEmpty, &NameProblem::Empty.to_string(), mark, folder);
+            }
+        };
+        let read = match self.mode {
+            Mode::Strict => SkillName::new(text).map(|name| (name, Vec::new())),
+            Mode::Lenient => SkillName::lenient(text),
+        };
+        let (name, problems) = match read {
+            Ok((name, problems)) => (Some(name), problems),
+            Err(error) => (None, error.problems().to_vec()),
+        };
+        for problem in &problems {
+            let severity = if name.is_some() { self.severity() } else { Severity::Error };
+            self.add(problem.rule(), severity, problem.to_string(), mark);
+        }
+        if let Folder::Named(folder) = folder {
+            let normal = name::normalised(text);
+            if name::nfkc(folder) != normal {
+                let message = format!("Directory name '{folder}' must match skill name '{normal}'");
+                self.add(RuleId::NameDirectoryMismatch, self.severity(), message, mark);
+            }
+        }
+        name
+    }
+
+    /// A lenient reader takes the folder's name when the file does not say one.
+    fn name_of_folder(
+        &mut self,
+        rule: RuleId,
+        message: &str,
+        mark: Mark,
+        folder: Folder<'_>,
+    ) -> Option<SkillName> {
+        let name = match (self.mode, folder) {
+            (Mode::Lenient, Folder::Named(folder)) => SkillName::lenient(folder).ok(),
+            _ => None,
+        };
+        match &name {
+            Some((name, _)) => {
+                let message = format!("{message}; took the folder's, `{name}`");
+                self.add(rule, Severity::Warning, message, mark);
+            }
+            None => self.error(rule, message, mark),
+        }
+        name.map(|(name, _)| name)
+    }
+
+    fn description(&mut self, node: Option<Node>) -> Option<String> {
+        let Some(node) = node else {
+            self.error(
+                RuleId::DescriptionMissing,
+                "Missing required field in frontmatter: description",
+                START,
+            );
+            return None;
+        };
+        let stripped = node.as_text().map(name::strip).filter(|text| !text.is_empty());
+        let Some(stripped) = stripped else {
+            self.error(RuleId::DescriptionEmpty, "Field 'description' must be a non-empty string", node.mark);
+            return None;
+        };
+        // Measured before the space around it is removed, as the reference does.
+        let chars = node.as_text().map_or(0, |text| text.chars().count());
+        if chars > MAX_DESCRIPTION_CHARS {
+            let message =
+                format!("Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({chars} chars)");
+            self.add(RuleId::DescriptionTooLong, self.severity(), message, node.mark);
+        }
+        Some(stripped.to_owned())
+    }
+
+    fn compatibility(&mut self, node: Option<Node>) -> Option<String> {
+        let node = node?;
+        let Some(text) = node.as_text() else {
+            self.add(
+                RuleId::CompatibilityNotText,
+                self.severity(),
+                "Field 'compatibility' must be a string",
+                node.mark,
+            );
+            return Some(plain(&node));
+        };
+        let chars = text.chars().count();
+        if chars > MAX_COMPATIBILITY_CHARS {
+            let message =
+                format!("Compatibility exceeds {MAX_COMPATIBILITY_CHARS} character limit ({chars} chars)");
+            self.add(RuleId::CompatibilityTooLong, self.severity(), message, node.mark);
+        }
+        Some(text.to_owned())
+    }
+
+    /// A field that the format calls text and the reference does not check: what is something else is a warning in
+    /// both modes, and its texts are joined by spaces.
+    fn text(&mut self, field: &str, node: Option<Node>) -> Option<String> {
+        let node = node?;
+        if node.as_text().is_none() {
+            let message = format!("Field '{field}' should be a string; its parts were joined by spaces");
+            self.add(RuleId::FieldNotText, Severity::Warning, message, node.mark);
+        }
+        Some(plain(&node))
+    }
+
+    fn metadata(&mut self, node: Option<Node>) -> Metadata {
+        let Some(node) = node else { return Metadata::default() };
+        match node.value {
+            Value::Mapping(entries) => entries
+                .into_iter()
+                .map(|(key, _, value)| {
+                    if value.as_text().is_none() {
+                        let message = format!(
+                            "Field 'metadata' must be a map of strings to strings: '{key}' is not a string"
+                        );
+                        self.add(RuleId::MetadataShape, self.severity(), message, value.mark);
+                    }
+                    (key, plain(&value))
+                })
+                .collect(),
+            Value::Scalar(text) if text.is_empty() => Metadata::default(),
+            Value::Scalar(_) | Value::Sequence(_) => {
+                let message = "Field 'metadata' must be a map of strings to strings";
+                self.add(RuleId::MetadataShape, self.severity(), message, node.mark);
+                Metadata::default()
+            }
+        }
+    }
+
+    /// What breaks a rule of the format is an error to a strict reader and a warning to a lenient one.
+    const fn severity(&self) -> Severity {
+        match self.mode {
+            Mode::Strict => Severity::Error,
+            Mode::Lenient => Severity::Warning,
+        }
+    }
+
+    fn error(&mut self, rule: RuleId, message: impl Into<String>, mark: Mark) {
+        self.add(rule, Severity::Error, message, mark);
+    }
+
+    fn add(&mut self, rule: RuleId, severity: Severity, message: impl Into<String>, mark: Mark) {
+        self.findings.add(rule, severity, message, mark);
+    }
+}
+
+/// All texts of a node in one line: the items of a list, `key: value` of a mapping.
+fn plain(node: &Node) -> String {
+    match &node.value {
+        Value::Scalar(text) => text.clone(),
+        Value::Sequence(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
+        Value::Mapping(entries) => entries
+            .iter()
+            .map(|(key, _, value)| format!("{key}: {}", plain(value)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}

@@ -1,0 +1,186 @@
+//! The frontmatter of a `SKILL.md`: what a skill says of itself before its body is read.
+//!
+//! Pure: a text goes in, values and findings come out.
+
+mod check;
+mod fence;
+
+use std::borrow::Cow;
+
+use fence::Fence;
+pub(crate) use fence::{Scan, scan};
+
+use crate::diagnostic::{Diagnostic, Position, RuleId, Severity};
+use crate::metadata::Metadata;
+use crate::name::{self, SkillName};
+use crate::yaml::{self, Mark, Node};
+
+/// The most bytes of frontmatter that are read, its two fences included.
+pub const MAX_FRONTMATTER_BYTES: usize = 1024 * 1024;
+
+/// How exactly a skill must keep to the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// As the format's reference validator: what it refuses is an error.
+    Strict,
+    /// As its guide for clients says: what can be understood is loaded, with a warning.
+    Lenient,
+}
+
+/// The fields of a frontmatter that keep the rules of the [`Mode`] in which they were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frontmatter {
+    name: SkillName,
+    description: String,
+    license: Option<String>,
+    compatibility: Option<String>,
+    allowed_tools: Option<String>,
+    metadata: Metadata,
+}
+
+/// A `SKILL.md` taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// The fields.
+    pub frontmatter: Frontmatter,
+    /// The text below the frontmatter, without the space around it, line ends as `\n`.
+    pub body: String,
+    /// What was repaired, ignored or is likely unintended; no errors.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A text whose frontmatter cannot be accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", diagnostics.iter().map(|finding| finding.message()).collect::<Vec<_>>().join("; "))]
+pub struct FrontmatterError {
+    /// All findings, at least one of them an error.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Frontmatter {
+    /// Takes the content of a `SKILL.md` apart. The findings bear no path, and whether the name is the folder's is not
+    /// checked: that is for [`Skill::load`](crate::Skill::load), which knows the file.
+    ///
+    /// # Errors
+    /// When the frontmatter is missing, not closed, larger than [`MAX_FRONTMATTER_BYTES`], not readable, or breaks a
+    /// rule of the mode.
+    pub fn parse(content: &str, mode: Mode) -> Result<Document, FrontmatterError> {
+        let (frontmatter, body, diagnostics) = Self::parse_in(content, mode, Folder::Unknown)?;
+        Ok(Document { frontmatter, body, diagnostics })
+    }
+
+    /// The same for a file in a folder. The content may be cut off after the second fence; then so is the body.
+    pub(crate) fn parse_in(
+        content: &str,
+        mode: Mode,
+        folder: Folder<'_>,
+    ) -> Result<(Self, String, Vec<Diagnostic>), FrontmatterError> {
+        let content = unix_lines(content);
+        let mut findings = Vec::new();
+        let fence = fence::split(&content, mode, &mut findings)?;
+        let root = read(&fence, mode, &mut findings)?;
+        let frontmatter =
+            check::check(root, mode, folder, &mut Findings { fence_line: fence.line, list: &mut findings });
+        match frontmatter {
+            Some(frontmatter) if !findings.iter().any(Diagnostic::is_error) => {
+                Ok((frontmatter, name::strip(fence.body).to_owned(), findings))
+            }
+            _ => Err(FrontmatterError { diagnostics: findings }),
+        }
+    }
+
+    /// The skill's name.
+    #[must_use]
+    pub const fn name(&self) -> &SkillName {
+        &self.name
+    }
+
+    /// What the skill does and when to use it, without the space around it.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Its licence.
+    #[must_use]
+    pub fn license(&self) -> Option<&str> {
+        self.license.as_deref()
+    }
+
+    /// What it needs from its surroundings.
+    #[must_use]
+    pub fn compatibility(&self) -> Option<&str> {
+        self.compatibility.as_deref()
+    }
+
+    /// The tools that it asks to use without asking, as written: patterns separated by space.
+    #[must_use]
+    pub fn allowed_tools(&self) -> Option<&str> {
+        self.allowed_tools.as_deref()
+    }
+
+    /// Additional properties.
+    #[must_use]
+    pub const fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// The folder that a `SKILL.md` lies in, whose name must be the skill's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Folder<'a> {
+    /// The text has no file.
+    Unknown,
+    /// The last segment of the folder's path.
+    Named(&'a str),
+}
+
+/// Reads the text between the fences.
+fn read(fence: &Fence<'_>, _mode: Mode, _findings: &mut Vec<Diagnostic>) -> Result<Node, Diagnostic> {
+    yaml::read_lenient(fence.yaml).map_err(|error| {
+        let message = format!("Invalid YAML in frontmatter: {}", error.message);
+        let place = position(error.mark, fence.line);
+        Diagnostic::new(RuleId::FrontmatterSyntax, Severity::Error, message, "").at(place)
+    })
+}
+
+/// Findings about places between the fences.
+struct Findings<'a> {
+    /// The line of the first fence.
+    fence_line: u32,
+    list: &'a mut Vec<Diagnostic>,
+}
+
+impl Findings<'_> {
+    fn add(&mut self, rule: RuleId, severity: Severity, message: impl Into<String>, mark: Mark) {
+        self.list.push(Diagnostic::new(rule, severity, message, "").at(position(mark, self.fence_line)));
+    }
+}
+
+/// A place between the fences as a place in the file: the text begins on the first fence's line, after its `---`.
+fn position(mark: Mark, fence_line: u32) -> Position {
+    let shift = if mark.line == 1 { 3 } else { 0 };
+    Position { line: mark.line.saturating_add(fence_line - 1), column: mark.column.saturating_add(shift) }
+}
+
+/// The body of a whole `SKILL.md`, whatever its frontmatter holds.
+pub(crate) fn body(content: &str) -> Result<String, Diagnostic> {
+    let content = unix_lines(content);
+    let fence = fence::split(&content, Mode::Lenient, &mut Vec::new())?;
+    Ok(name::strip(fence.body).to_owned())
+}
+
+/// The text with every line end as `\n`, as the reference implementation reads files.
+pub(crate) fn unix_lines(text: &str) -> Cow<'_, str> {
+    if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+impl From<Diagnostic> for FrontmatterError {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self { diagnostics: vec![diagnostic] }
+    }
+}

@@ -1,0 +1,10 @@
+//! YAML as frontmatter needs it: every scalar is text as written, every node knows its place.
+//!
+//! [`strict`] reads the part of YAML that the format's reference implementation allows, [`lenient`] all of YAML, and
+//! repairs what real files get wrong.
+
+mod lenient;
+mod node;
+
+pub(crate) use lenient::read as read_lenient;
+pub(crate) use node::{Mark, Node, Syntax, Value};
