@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use conjure_base::CallId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -88,6 +89,35 @@ impl Block {
                 text: result.text(),
             },
         }
+    }
+
+    /// This `tool_use` block under another id. Nothing but the id's text changes. Any other block stays as it
+    /// is.
+    pub(crate) fn with_call_id(&self, id: &CallId) -> Self {
+        #[derive(Deserialize)]
+        struct Id<'a> {
+            #[serde(borrow)]
+            id: &'a RawValue,
+        }
+        let json = self.json();
+        let BlockKind::ToolUse(call) = &self.kind else { return self.clone() };
+        let new = Value::from(id.as_str()).to_string();
+        let json = match serde_json::from_str::<Id<'_>>(json) {
+            Ok(Id { id: old }) => {
+                // The old id is a part of this very text, so the distance of their addresses is its place.
+                let start = old.get().as_ptr() as usize - json.as_ptr() as usize;
+                let end = start + old.get().len();
+                format!("{}{new}{}", &json[..start], &json[end..])
+            }
+            // Only a block that names its id twice ends up here; its input is kept to the byte all the same.
+            Err(_) => format!(
+                r#"{{"type":"tool_use","id":{new},"name":{},"input":{}}}"#,
+                Value::from(call.name.as_str()),
+                call.input.get()
+            ),
+        };
+        let call = ToolCall { id: id.clone(), ..call.clone() };
+        Self { raw: raw_of(json), kind: BlockKind::ToolUse(call) }
     }
 
     /// The block's JSON text.

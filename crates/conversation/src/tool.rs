@@ -122,6 +122,11 @@ impl ToolResult {
         texts.join("\n")
     }
 
+    /// Whether nothing of it would reach the model.
+    pub(crate) fn has_no_content(&self) -> bool {
+        self.content.iter().all(|part| matches!(part, ResultContent::Text { text } if text.trim().is_empty()))
+    }
+
     /// The `tool_result` block's JSON: a lone text as a string, else an array of blocks. A result without
     /// content has no `content` field, since the service refuses empty text blocks.
     #[must_use]

@@ -1,0 +1,252 @@
+//! How an event changes the state. Total: an event that does not fit is passed over, never a panic.
+
+use std::collections::BTreeMap;
+
+use conjure_base::{CallId, Digest, TurnId};
+
+use crate::content::Block;
+use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
+use crate::message::Role;
+use crate::model::Response;
+use crate::state::{CallStatus, FinishedTurn, OpenCall, Phase, State, Tail, Turn, assistant_may_say, millis};
+use crate::stop::{AfterAnswer, StopReason};
+use crate::tool::{ToolCall, ToolResult};
+use crate::usage::Usage;
+
+/// Adds one recorded event to the state.
+pub fn apply(state: &mut State, event: &Event) {
+    match &event.kind {
+        EventKind::Imported { messages } => {
+            for message in messages {
+                state.call_ids.extend(message.tool_calls().map(|call| call.id.clone()));
+                state.messages.push(message.clone().into());
+            }
+            if state.last_role() == Some(Role::Assistant) {
+                state.tail = Tail::Paused;
+            }
+        }
+        EventKind::TurnStarted { turn, input, limits } => {
+            let mut blocks = std::mem::take(&mut state.steering);
+            blocks.extend_from_slice(input);
+            state.push_user(blocks);
+            state.turn = Some(Turn {
+                id: *turn,
+                started_at: event.at,
+                limits: limits.clone(),
+                usage: Usage::default(),
+                phase: Phase::ModelDue,
+                model_calls: 0,
+                tool_calls: 0,
+                pauses: 0,
+                waited: 0,
+                waiting_since: None,
+                repeats: BTreeMap::new(),
+                denied: BTreeMap::new(),
+            });
+        }
+        EventKind::ModelCallStarted { call, .. } => {
+            if let Some(turn) = &mut state.turn {
+                turn.model_calls = *call;
+                turn.phase = Phase::Calling;
+            }
+        }
+        EventKind::ModelAnswered { response, .. } => answer(state, response),
+        EventKind::ModelCallFailed { .. } | EventKind::ModelCallAbandoned { .. } => {
+            if let Some(turn) = &mut state.turn {
+                turn.phase = Phase::ModelDue;
+            }
+            state.flush_steering();
+        }
+        EventKind::BlockReplaced { message, block, replacement } => {
+            let place = state.messages.get_mut(*message).map(std::sync::Arc::make_mut);
+            if let Some(content) = place.and_then(|message| message.content.get_mut(*block)) {
+                *content = replacement.clone();
+                state.replaced.insert((*message, *block));
+            }
+        }
+        EventKind::ApprovalRequested { call, reason } => {
+            set_status(state, call, CallStatus::AwaitingApproval { reason: reason.clone() });
+            if let Some(turn) = &mut state.turn {
+                turn.waiting_since.get_or_insert(event.at);
+            }
+        }
+        EventKind::ApprovalDecided { call, decision } => {
+            set_status(
+                state,
+                call,
+                match decision {
+                    Decision::Allow => CallStatus::Approved,
+                    Decision::Deny { .. } => CallStatus::New,
+                },
+            );
+            end_wait(state, event);
+        }
+        EventKind::ToolStarted { call, idempotent } => {
+            set_status(state, call, CallStatus::Started { idempotent: *idempotent });
+        }
+        EventKind::ToolAbandoned { call } => set_status(state, call, CallStatus::Approved),
+        EventKind::ToolFinished { result, outcome } => {
+            if *outcome == ToolOutcome::Denied {
+                count_denial(state, &result.tool_use_id);
+            }
+            set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
+            end_wait(state, event);
+            hand_in_results(state);
+        }
+        EventKind::Steered { input } => {
+            state.steering.extend_from_slice(input);
+            if matches!(state.turn, Some(Turn { phase: Phase::ModelDue, .. })) {
+                state.flush_steering();
+            }
+        }
+        EventKind::TurnFinished { turn, stop, usage } => {
+            state.turn = None;
+            state.last = Some(FinishedTurn { turn: *turn, stop: stop.clone(), usage: *usage });
+        }
+    }
+}
+
+/// What an answer leads to. Decided from the state before the answer is applied.
+pub(crate) enum Consequence {
+    /// Its tools are to be run.
+    RunTools,
+    /// It is to be sent back unchanged.
+    Resume,
+    /// It is whole, but the user has added something meanwhile.
+    GoOn,
+    /// It ends the turn.
+    Stop(TurnStop),
+}
+
+pub(crate) fn consequence(state: &State, response: &Response) -> Consequence {
+    let has_calls = response.content.iter().any(|block| block.tool_call().is_some());
+    match response.stop_reason.consequence() {
+        // A paused answer with calls of ours cannot be resumed before they are answered: the service refuses
+        // a call without a result. The answer is whole so far, so they run, and their results resume it.
+        AfterAnswer::RunTools | AfterAnswer::Resume if has_calls => Consequence::RunTools,
+        AfterAnswer::Resume => Consequence::Resume,
+        AfterAnswer::RunTools | AfterAnswer::Stop if state.steering.is_empty() => {
+            Consequence::Stop(TurnStop::Answered(response.stop_reason.clone()))
+        }
+        AfterAnswer::RunTools | AfterAnswer::Stop => Consequence::GoOn,
+        AfterAnswer::StopWithoutTools => Consequence::Stop(match &response.stop_reason {
+            StopReason::Refusal => TurnStop::Refused,
+            reason => TurnStop::Cut(reason.clone()),
+        }),
+    }
+}
+
+/// Why the calls of an answer that ends its turn do not run; the model reads it.
+pub(crate) fn why_not_run(reason: &StopReason) -> String {
+    match reason.consequence() {
+        AfterAnswer::StopWithoutTools => format!("not run: the answer was cut ({reason})"),
+        _ => format!("not run: the answer said that it was complete ({reason})"),
+    }
+}
+
+fn answer(state: &mut State, response: &Response) {
+    let consequence = consequence(state, response);
+    let content: Vec<Block> = response.content.iter().filter(|b| assistant_may_say(b)).cloned().collect();
+    let calls: Vec<ToolCall> = content.iter().filter_map(Block::tool_call).cloned().collect();
+    state.usage.add(&response.usage);
+    state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
+    state.push_assistant(content);
+    state.tail = Tail::Whole;
+    let Some(turn) = &mut state.turn else { return };
+    turn.usage.add(&response.usage);
+    match consequence {
+        Consequence::RunTools => {
+            turn.tool_calls = turn.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+            turn.repeats = repeats(turn, &calls);
+            let open = |call| OpenCall { call, status: CallStatus::New };
+            turn.phase = Phase::Tools(calls.into_iter().map(open).collect());
+        }
+        Consequence::Resume => {
+            turn.pauses = turn.pauses.saturating_add(1);
+            turn.phase = Phase::ModelDue;
+            if state.last_role() == Some(Role::Assistant) {
+                state.tail = Tail::Paused;
+            }
+        }
+        Consequence::GoOn => {
+            turn.phase = Phase::ModelDue;
+            not_run(state, &calls, &response.stop_reason);
+            state.flush_steering();
+        }
+        Consequence::Stop(stop) => {
+            turn.phase = Phase::Closing(stop);
+            not_run(state, &calls, &response.stop_reason);
+        }
+    }
+}
+
+/// Answers calls that never run.
+fn not_run(state: &mut State, calls: &[ToolCall], reason: &StopReason) {
+    let why = why_not_run(reason);
+    let results = calls.iter().map(|call| Block::tool_result(&ToolResult::error(&call.id, why.as_str())));
+    state.push_user(results.collect());
+}
+
+/// In how many answers in a row each of these calls was made, this one included.
+pub(crate) fn repeats(turn: &Turn, calls: &[ToolCall]) -> BTreeMap<Digest, u32> {
+    calls
+        .iter()
+        .map(|call| {
+            let key = Digest::of(format!("{}\0{}", call.name, call.input.get()).as_bytes());
+            (key, turn.repeats.get(&key).map_or(1, |count| count.saturating_add(1)))
+        })
+        .collect()
+}
+
+fn set_status(state: &mut State, call: &CallId, status: CallStatus) {
+    let Some(Turn { phase: Phase::Tools(calls), .. }) = &mut state.turn else { return };
+    if let Some(open) = calls.iter_mut().find(|open| open.call.id == *call) {
+        open.status = status;
+    }
+}
+
+/// Nobody waits for a person any more once no call does.
+fn end_wait(state: &mut State, event: &Event) {
+    let waits =
+        state.open_calls().iter().any(|open| matches!(open.status, CallStatus::AwaitingApproval { .. }));
+    if let (false, Some(turn)) = (waits, &mut state.turn)
+        && let Some(since) = turn.waiting_since.take()
+    {
+        turn.waited = turn.waited.saturating_add(millis(event.at.since(since)));
+    }
+}
+
+fn count_denial(state: &mut State, call: &CallId) {
+    let Some(name) = state.open_call(call).map(|open| open.call.name.clone()) else { return };
+    if let Some(turn) = &mut state.turn {
+        let denials = turn.denied.entry(name).or_default();
+        if denials.last_call != turn.model_calls {
+            denials.answers = denials.answers.saturating_add(1);
+            denials.last_call = turn.model_calls;
+        }
+    }
+}
+
+/// Once every call has its result, they become the next user message, in call order, before what the user
+/// added.
+fn hand_in_results(state: &mut State) {
+    let results: Option<Vec<Block>> = state
+        .open_calls()
+        .iter()
+        .map(|open| match &open.status {
+            CallStatus::Finished(result) => Some(Block::tool_result(result)),
+            _ => None,
+        })
+        .collect();
+    let (Some(results), Some(turn)) = (results, &mut state.turn) else { return };
+    if !results.is_empty() {
+        turn.phase = Phase::ModelDue;
+        state.push_user(results);
+        state.flush_steering();
+    }
+}
+
+/// The turn after the last one.
+pub(crate) fn next_turn(state: &State) -> TurnId {
+    state.last.as_ref().map_or(TurnId::FIRST, |last| last.turn.next())
+}

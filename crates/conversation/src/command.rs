@@ -1,0 +1,191 @@
+//! What may be asked of the machine, and why it may refuse.
+
+use conjure_base::{CallId, Timestamp, TurnId};
+
+use crate::content::Block;
+use crate::event::{Decision, ToolOutcome};
+use crate::limits::Limits;
+use crate::message::Message;
+use crate::model::{ModelError, Response};
+use crate::pairing::PairingError;
+use crate::tool::ToolResult;
+
+/// Something asked of the machine, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Command {
+    /// When it was asked; recorded with the events that follow.
+    pub at: Timestamp,
+    /// What.
+    pub kind: CommandKind,
+}
+
+/// What may be asked. Outcomes name the turn and the call that they belong to, so that late ones are dropped.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum CommandKind {
+    /// Begin with a history from elsewhere. Only the first command of a session may be this.
+    Import {
+        /// The messages; valid as [`crate::pairing::check_history`] says.
+        messages: Vec<Message>,
+    },
+    /// Begin a turn.
+    StartTurn {
+        /// What the user says. May be empty when the last message awaits an answer: then that is tried again.
+        input: Vec<Block>,
+        /// What the turn may consume.
+        limits: Limits,
+    },
+    /// The model is about to be called. When a limit forbids it, the turn ends instead.
+    StartModelCall,
+    /// The model answered.
+    AcceptAnswer {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call of it.
+        call: u32,
+        /// The whole answer.
+        response: Box<Response>,
+    },
+    /// The model call failed, so the turn ends.
+    FailModelCall {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call of it.
+        call: u32,
+        /// Why.
+        error: ModelError,
+    },
+    /// The model call failed because of one block of the history: replace it, so that the call is due again.
+    RejectBlock {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call of it.
+        call: u32,
+        /// Why.
+        error: ModelError,
+        /// The message's place in the request, from 0.
+        message: usize,
+        /// The block's place in the message, from 0.
+        block: usize,
+    },
+    /// A person must decide on this call before it runs.
+    RequestApproval {
+        /// Which call.
+        call: CallId,
+        /// What the person is asked.
+        reason: String,
+    },
+    /// A person decided.
+    Decide {
+        /// Which call.
+        call: CallId,
+        /// What.
+        decision: Decision,
+    },
+    /// Policy denies this call.
+    DenyTool {
+        /// Which call.
+        call: CallId,
+        /// Why; the model reads it.
+        reason: String,
+    },
+    /// These calls are about to run.
+    StartTools {
+        /// Which.
+        calls: Vec<StartedCall>,
+    },
+    /// A call has its result.
+    FinishTool {
+        /// What the model is told.
+        result: ToolResult,
+        /// How it came to be.
+        outcome: ToolOutcome,
+    },
+    /// The user adds something while the turn runs. It reaches the model after the next results.
+    Steer {
+        /// What.
+        input: Vec<Block>,
+    },
+    /// End the turn now. Calls that run get the result "outcome unknown": finish them first when it is known.
+    Interrupt {
+        /// Why.
+        cause: InterruptCause,
+    },
+    /// Whoever drove this session is gone; what was under way is over.
+    Recover,
+}
+
+/// A call that is about to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartedCall {
+    /// Which.
+    pub call: CallId,
+    /// Whether running it twice does what running it once does.
+    pub idempotent: bool,
+}
+
+/// Why a turn is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterruptCause {
+    /// Somebody asked for it.
+    Cancelled,
+    /// The deadline of the run passed.
+    Deadline,
+    /// [`Limits::wall_clock`] was reached.
+    WallClock,
+}
+
+/// Why the machine refused a command. The state is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// A turn is running.
+    #[error("a turn is running; wait for its end, steer it or interrupt it")]
+    TurnRunning,
+    /// No turn is running.
+    #[error("no turn is running")]
+    NoTurn,
+    /// There is nothing to send.
+    #[error("the input holds no text and no other content")]
+    EmptyInput,
+    /// The user's input holds a block that only the model or a tool may produce.
+    #[error("the input holds a `{kind}` block, which only the model or a tool may produce")]
+    ForeignBlock {
+        /// The block's type.
+        kind: String,
+    },
+    /// Another history is there already.
+    #[error("a history can only be imported into a session that has none")]
+    HistoryPresent,
+    /// The imported history is not valid.
+    #[error("the history is not valid: {0}")]
+    InvalidHistory(#[from] PairingError),
+    /// The model call is not the one under way; its outcome comes too late.
+    #[error("no such model call is under way")]
+    StaleModelCall,
+    /// The model may not be called now.
+    #[error("no model call is due")]
+    ModelCallNotDue,
+    /// No open call has this id: it is unknown, or has its result already.
+    #[error("no open tool call `{call}`")]
+    NoOpenCall {
+        /// The id.
+        call: CallId,
+    },
+    /// The call is in a state that does not allow this.
+    #[error("the tool call `{call}` is {status}")]
+    WrongStatus {
+        /// The id.
+        call: CallId,
+        /// Its state.
+        status: &'static str,
+    },
+    /// The block is not there, was replaced before, or is a tool call, which cannot be replaced.
+    #[error("block {block} of message {message} cannot be replaced")]
+    NotReplaceable {
+        /// The message's place.
+        message: usize,
+        /// The block's place.
+        block: usize,
+    },
+}

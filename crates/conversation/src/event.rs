@@ -1,0 +1,242 @@
+//! What happened in a session, as it is recorded: versioned, and all that the state is rebuilt from.
+//!
+//! One event is one JSON object `{"version":1,"at":MILLISECONDS,"event":{"KIND":{...}}}`. Content of messages
+//! stays raw in it: the enums are externally tagged, because any other form buffers and would reformat numbers.
+
+use std::fmt;
+
+use conjure_base::{CallId, Timestamp, TurnId};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::content::Block;
+use crate::limits::{Limit, Limits};
+use crate::message::Message;
+use crate::model::{ModelError, Response};
+use crate::stop::StopReason;
+use crate::tool::ToolResult;
+use crate::usage::Usage;
+
+/// The version of the event format that this library writes. It reads this one and all before it.
+pub const EVENT_FORMAT: u32 = 1;
+
+/// One recorded fact and when it happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// When, by the wall clock of whoever recorded it.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened. Read together with the events before it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The session began with messages from elsewhere.
+    Imported {
+        /// The history so far.
+        messages: Vec<Message>,
+    },
+    /// A turn began.
+    TurnStarted {
+        /// Which turn.
+        turn: TurnId,
+        /// What the user said; empty when an unanswered message is tried again.
+        input: Vec<Block>,
+        /// What the turn may consume.
+        limits: Limits,
+    },
+    /// The model is being called.
+    ModelCallStarted {
+        /// Which turn.
+        turn: TurnId,
+        /// The call's place in its turn, from 1.
+        call: u32,
+    },
+    /// The model answered.
+    ModelAnswered {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call of it.
+        call: u32,
+        /// The whole answer, raw; only an id of a tool call that was there before has been made unique.
+        response: Box<Response>,
+    },
+    /// A model call failed.
+    ModelCallFailed {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call of it.
+        call: u32,
+        /// Why.
+        error: ModelError,
+    },
+    /// A model call was under way when its driver ended. It is due again.
+    ModelCallAbandoned {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call of it.
+        call: u32,
+    },
+    /// The service refused a block of the history, which was replaced.
+    BlockReplaced {
+        /// The message's place in the history, from 0.
+        message: usize,
+        /// The block's place in the message, from 0.
+        block: usize,
+        /// What stands there now.
+        replacement: Block,
+    },
+    /// A person must decide on a tool call.
+    ApprovalRequested {
+        /// Which call.
+        call: CallId,
+        /// What the person is asked.
+        reason: String,
+    },
+    /// A person decided.
+    ApprovalDecided {
+        /// Which call.
+        call: CallId,
+        /// What.
+        decision: Decision,
+    },
+    /// A tool call is about to run.
+    ToolStarted {
+        /// Which call.
+        call: CallId,
+        /// Whether running it twice does what running it once does.
+        idempotent: bool,
+    },
+    /// An idempotent tool call was running when its driver ended. It is due again.
+    ToolAbandoned {
+        /// Which call.
+        call: CallId,
+    },
+    /// A tool call has its one result.
+    ToolFinished {
+        /// What the model is told.
+        result: ToolResult,
+        /// How it came to be.
+        outcome: ToolOutcome,
+    },
+    /// The user added something while a turn ran.
+    Steered {
+        /// What.
+        input: Vec<Block>,
+    },
+    /// The turn ended.
+    TurnFinished {
+        /// Which turn.
+        turn: TurnId,
+        /// Why.
+        stop: TurnStop,
+        /// What its model calls consumed.
+        usage: Usage,
+    },
+}
+
+/// A person's decision on a tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// It may run.
+    Allow,
+    /// It may not; the model is told why.
+    Deny {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How a tool call's result came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolOutcome {
+    /// The tool ran and said so itself, well or not.
+    Finished,
+    /// Policy or a person denied it; it did not run.
+    Denied,
+    /// It never ran: the answer was cut, a limit was reached, or the turn ended before.
+    NotRun,
+    /// It was cancelled while it ran; it may have done a part.
+    Cancelled,
+    /// It ran when its driver ended; nobody knows what it did.
+    Unknown,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TurnStop {
+    /// The model is done; the answer is whole.
+    Answered(StopReason),
+    /// The answer was cut, or ended for a reason that we do not know. Tool calls in it did not run.
+    Cut(StopReason),
+    /// The model refused. Tool calls in the answer did not run.
+    Refused,
+    /// A breaker.
+    Limit(Limit),
+    /// The model call failed.
+    ModelFailed(ModelError),
+    /// Somebody interrupted it.
+    Interrupted,
+    /// The deadline of the whole run passed.
+    Deadline,
+}
+
+impl fmt::Display for TurnStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered(reason) => write!(f, "the model is done ({reason})"),
+            Self::Cut(reason) => write!(f, "the answer was cut ({reason})"),
+            Self::Refused => f.write_str("the model refused"),
+            Self::Limit(limit) => write!(f, "{limit} was reached"),
+            Self::ModelFailed(error) => write!(f, "the model call failed: {error}"),
+            Self::Interrupted => f.write_str("the turn was interrupted"),
+            Self::Deadline => f.write_str("the deadline passed"),
+        }
+    }
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Envelope<'a> {
+            version: u32,
+            at: Timestamp,
+            event: &'a EventKind,
+        }
+        Envelope { version: EVENT_FORMAT, at: self.at, event: &self.kind }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            #[serde(deserialize_with = "known_version")]
+            #[expect(dead_code, reason = "checked while it is read; there is only one version so far")]
+            version: u32,
+            at: Timestamp,
+            event: EventKind,
+        }
+        let Envelope { at, event, .. } = Envelope::deserialize(deserializer)?;
+        Ok(Self { at, kind: event })
+    }
+}
+
+/// Refuses events of a later library with a message that says so, before their body is looked at: the version
+/// is written first.
+fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let version = u32::deserialize(deserializer)?;
+    if version == 0 || version > EVENT_FORMAT {
+        return Err(serde::de::Error::custom(format!(
+            "events of format {version} are unknown to this version, which reads 1 to {EVENT_FORMAT}"
+        )));
+    }
+    Ok(version)
+}

@@ -1,0 +1,286 @@
+//! The state of a session's conversation: what its events add up to.
+//!
+//! It is changed by [`apply`](crate::apply) alone, one event at a time; work per event does not depend on how
+//! long the history is. Losing it costs nothing: the same events rebuild an equal one.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use conjure_base::{CallId, Digest, Timestamp, TurnId};
+
+use crate::content::{Block, BlockKind};
+use crate::event::TurnStop;
+use crate::limits::Limits;
+use crate::message::{Message, Role};
+use crate::tool::{ToolCall, ToolResult};
+use crate::usage::Usage;
+
+/// A session's conversation. Begin with [`State::default`] and apply every recorded event.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct State {
+    pub(crate) messages: Vec<Arc<Message>>,
+    pub(crate) tail: Tail,
+    /// What the user added while a turn ran, and the model has not been shown.
+    pub(crate) steering: Vec<Block>,
+    pub(crate) turn: Option<Turn>,
+    pub(crate) last: Option<FinishedTurn>,
+    pub(crate) usage: Usage,
+    /// All ids of tool calls so far: the service wants them unique.
+    pub(crate) call_ids: HashSet<CallId>,
+    /// The blocks that were replaced, by message and block: once is enough for each.
+    pub(crate) replaced: BTreeSet<(usize, usize)>,
+}
+
+/// What the last message is, where its role does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Whole: a further answer needs a message of the user first.
+    #[default]
+    Whole,
+    /// A paused answer of the assistant: the next answer continues it.
+    Paused,
+}
+
+/// The turn that is running.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turn {
+    pub(crate) id: TurnId,
+    pub(crate) started_at: Timestamp,
+    pub(crate) limits: Limits,
+    pub(crate) usage: Usage,
+    pub(crate) phase: Phase,
+    pub(crate) model_calls: u32,
+    pub(crate) tool_calls: u32,
+    pub(crate) pauses: u32,
+    /// How long it has waited for a person, in milliseconds, and since when it waits now.
+    pub(crate) waited: u64,
+    pub(crate) waiting_since: Option<Timestamp>,
+    /// The calls of the last answer with tools, and in how many answers in a row each was made.
+    pub(crate) repeats: BTreeMap<Digest, u32>,
+    /// In how many answers each tool was denied, and in which model call last.
+    pub(crate) denied: BTreeMap<String, Denials>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Denials {
+    pub(crate) answers: u32,
+    pub(crate) last_call: u32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Phase {
+    /// The model must be called.
+    ModelDue,
+    /// The model is being called.
+    Calling,
+    /// The calls of the last answer, in order, until all have their result.
+    Tools(Vec<OpenCall>),
+    /// The last answer ends the turn; only the event that says so is missing.
+    Closing(TurnStop),
+}
+
+/// A tool call of the last answer, and how far it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenCall {
+    /// The call.
+    pub call: ToolCall,
+    /// How far it is.
+    pub status: CallStatus,
+}
+
+/// How far a tool call is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallStatus {
+    /// Nobody has looked at it.
+    New,
+    /// A person must decide.
+    AwaitingApproval {
+        /// What the person is asked.
+        reason: String,
+    },
+    /// It may run; policy need not be asked again.
+    Approved,
+    /// It runs, or ran when its driver ended.
+    Started {
+        /// Whether running it twice does what running it once does.
+        idempotent: bool,
+    },
+    /// It has its result.
+    Finished(ToolResult),
+}
+
+/// A tool call that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Approval {
+    /// The call.
+    pub call: ToolCall,
+    /// What the person is asked.
+    pub reason: String,
+}
+
+/// How the last turn ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedTurn {
+    /// Which turn.
+    pub turn: TurnId,
+    /// Why it ended.
+    pub stop: TurnStop,
+    /// What its model calls consumed.
+    pub usage: Usage,
+}
+
+impl State {
+    /// The history. At the step [`crate::Step::CallModel`] it is what the next request holds.
+    #[must_use]
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.messages
+    }
+
+    /// The running turn.
+    #[must_use]
+    pub const fn turn(&self) -> Option<&Turn> {
+        self.turn.as_ref()
+    }
+
+    /// How the last turn ended; none before the first has.
+    #[must_use]
+    pub const fn last_turn(&self) -> Option<&FinishedTurn> {
+        self.last.as_ref()
+    }
+
+    /// What all model calls of the session consumed.
+    #[must_use]
+    pub const fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// The calls of the last answer in order, while any of them lacks its result; else none.
+    #[must_use]
+    pub fn open_calls(&self) -> &[OpenCall] {
+        match self.turn.as_ref().map(|turn| &turn.phase) {
+            Some(Phase::Tools(calls)) => calls,
+            _ => &[],
+        }
+    }
+
+    /// The calls that wait for a person, in order.
+    #[must_use]
+    pub fn approvals(&self) -> Vec<Approval> {
+        self.open_calls()
+            .iter()
+            .filter_map(|open| match &open.status {
+                CallStatus::AwaitingApproval { reason } => {
+                    Some(Approval { call: open.call.clone(), reason: reason.clone() })
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The text of the last answer; empty when the history holds none.
+    #[must_use]
+    pub fn last_text(&self) -> String {
+        let last = self.messages.iter().rev().find(|message| message.role == Role::Assistant);
+        last.map(|message| message.text()).unwrap_or_default()
+    }
+
+    pub(crate) fn last_role(&self) -> Option<Role> {
+        self.messages.last().map(|message| message.role)
+    }
+
+    pub(crate) fn open_call(&self, id: &CallId) -> Option<&OpenCall> {
+        self.open_calls()
+            .iter()
+            .find(|open| open.call.id == *id && !matches!(open.status, CallStatus::Finished(_)))
+    }
+
+    /// Appends to the user's last message, or begins one.
+    pub(crate) fn push_user(&mut self, blocks: Vec<Block>) {
+        if !blocks.is_empty() {
+            self.tail = Tail::Whole;
+            self.push(Role::User, blocks);
+        }
+    }
+
+    /// Appends what the model said: to its paused answer, or as a new message.
+    pub(crate) fn push_assistant(&mut self, blocks: Vec<Block>) {
+        if !blocks.is_empty() {
+            self.push(Role::Assistant, blocks);
+        }
+    }
+
+    fn push(&mut self, role: Role, blocks: Vec<Block>) {
+        match self.messages.last_mut() {
+            Some(last) if last.role == role => Arc::make_mut(last).content.extend(blocks),
+            _ => self.messages.push(Arc::new(Message { role, content: blocks })),
+        }
+    }
+
+    /// Shows the model what the user added, unless a paused answer must be resumed without it.
+    pub(crate) fn flush_steering(&mut self) {
+        if self.tail == Tail::Whole {
+            let steering = std::mem::take(&mut self.steering);
+            self.push_user(steering);
+        }
+    }
+}
+
+impl Turn {
+    /// Which turn.
+    #[must_use]
+    pub const fn id(&self) -> TurnId {
+        self.id
+    }
+
+    /// What it may consume.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What its model calls have consumed so far.
+    #[must_use]
+    pub const fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// How often the model was called, a call under way included.
+    #[must_use]
+    pub const fn model_calls(&self) -> u32 {
+        self.model_calls
+    }
+
+    /// How long it has run at `now`, not counting waits for a person.
+    #[must_use]
+    pub fn elapsed(&self, now: Timestamp) -> std::time::Duration {
+        let waiting = self.waiting_since.map_or(0, |since| millis(now.since(since)));
+        let total = now.since(self.started_at);
+        total.saturating_sub(std::time::Duration::from_millis(self.waited.saturating_add(waiting)))
+    }
+}
+
+pub(crate) fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether a block of the model may stand in a request. The service sends texts of nothing but white space
+/// and refuses them when they come back; a result of ours cannot be the model's.
+pub(crate) fn assistant_may_say(block: &Block) -> bool {
+    match block.kind() {
+        BlockKind::Text(text) => !text.trim().is_empty(),
+        BlockKind::ToolResult { .. } => false,
+        _ => true,
+    }
+}
+
+impl CallStatus {
+    pub(crate) const fn describe(&self) -> &'static str {
+        match self {
+            Self::New => "not started",
+            Self::AwaitingApproval { .. } => "waiting for a person",
+            Self::Approved => "approved and not started",
+            Self::Started { .. } => "running",
+            Self::Finished(_) => "finished",
+        }
+    }
+}
