@@ -25,3 +25,10 @@ impl<C: Composer + ?Sized> Composer for Arc<C> {
         (**self).compose()
     }
 }
+
+/// A composition that never changes composes itself.
+impl Composer for Composition {
+    fn compose(&self) -> Composition {
+        self.clone()
+    }
+}

@@ -1,26 +1,63 @@
 //! A conversation with tools as a pure machine, and the one driver over it.
 //!
-//! The machine (`decide`, `apply`, `next`) knows no clock, no randomness and no I/O: all arrive as values.
-//! The traits [`Model`], [`Composer`], [`ToolRunner`] and [`Ledger`] are its rim; the driver connects them.
+//! The machine ([`decide`], [`apply`], [`next`]) knows no clock, no randomness and no I/O: all arrive as values.
+//! The traits [`Model`], [`Composer`], [`ToolRunner`] and [`Ledger`] are its rim; [`run_turn`] connects them.
 
-mod compose;
 mod content;
-mod ledger;
 mod message;
-mod model;
-mod runner;
 mod stop;
 mod tool;
 mod usage;
 
+pub mod pairing;
+
+mod command;
+mod event;
+mod limits;
+mod state;
+
+mod apply;
+mod machine;
+
+mod compose;
+mod ledger;
+mod model;
+mod runner;
+
+mod answer;
+mod conversation;
+mod driver;
+mod rejected;
+mod run_loop;
+mod schedule;
+mod session_event;
+
+pub use answer::{
+    ParseError, conversation_complete, extract_tool_uses, format_tool_results, format_tool_results_message,
+    parse_response,
+};
+pub use apply::apply;
+pub use command::{Command, CommandKind, InterruptCause, Rejection, StartedCall};
 pub use compose::{Composer, Composition};
 pub use content::{Block, BlockError, BlockKind};
-pub use ledger::{Ledger, LedgerError};
+pub use conversation::{Conversation, Observer, SubmitError};
+pub use driver::{DriveError, Rim, TurnOptions, TurnOutcome, run_turn};
+pub use event::{Decision, EVENT_FORMAT, Event, EventKind, ToolOutcome, TurnStop};
+pub use ledger::{Ledger, LedgerError, MemoryLedger};
+pub use limits::{Limit, Limits};
+pub use machine::{Step, decide, next};
 pub use message::{Message, Role};
 pub use model::{
     ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, model_fn,
 };
+pub use pairing::PairingError;
+pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use runner::{Access, Authorization, CallContext, CallTraits, ToolRunner};
+pub use schedule::{CANCEL_GRACE, execute_tool_calls};
+pub use session_event::{
+    SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, session_events,
+};
+pub use state::{Approval, CallStatus, FinishedTurn, OpenCall, State, Turn};
 pub use stop::{AfterAnswer, StopReason};
 pub use tool::{ResultContent, ToolCall, ToolDefinition, ToolResult};
 pub use usage::Usage;

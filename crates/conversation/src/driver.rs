@@ -1,0 +1,383 @@
+//! The one driver: it asks the machine what is next, does it, and records it, until the turn ends.
+//!
+//! It starts no tasks and keeps no state of its own: dropping its future at any await drops the model call and
+//! the tools with it, and what it has recorded is enough to go on. Intent is recorded before effect and outcome
+//! after it, each call's as it ends.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use conjure_base::Deadline;
+use futures_util::future::{Either, select};
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span, field};
+
+use crate::command::{CommandKind, InterruptCause, Rejection, StartedCall};
+use crate::compose::Composer;
+use crate::content::Block;
+use crate::conversation::{Conversation, SubmitError};
+use crate::event::TurnStop;
+use crate::ledger::LedgerError;
+use crate::machine::{Step, next};
+use crate::model::{ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response};
+use crate::rejected::location_of;
+use crate::runner::{Authorization, CallContext, ToolRunner};
+use crate::schedule::{Batch, CANCEL_GRACE, authorize, batches, traits};
+use crate::state::{Approval, CallStatus};
+use crate::tool::ToolCall;
+
+/// What a turn is driven over.
+#[derive(Clone, Copy)]
+pub struct Rim<'a> {
+    /// Who answers.
+    pub model: &'a dyn Model,
+    /// Who says what the model is told beside the messages.
+    pub composer: &'a dyn Composer,
+    /// Who runs the tools.
+    pub tools: &'a dyn ToolRunner,
+}
+
+/// How a turn may be ended and added to from outside.
+pub struct TurnOptions<'a> {
+    /// Interrupts the turn: the model call is dropped, tools have the grace to end.
+    pub cancel: CancellationToken,
+    /// When the turn must have ended; the same happens as by cancellation.
+    pub deadline: Deadline,
+    /// How long cancelled tools may take to end what they started.
+    pub grace: Duration,
+    /// What the user adds while the turn runs; it reaches the model after the next results.
+    pub steering: BoxStream<'a, Vec<Block>>,
+}
+
+impl Default for TurnOptions<'_> {
+    fn default() -> Self {
+        Self {
+            cancel: CancellationToken::new(),
+            deadline: Deadline::NEVER,
+            grace: CANCEL_GRACE,
+            steering: stream::pending().boxed(),
+        }
+    }
+}
+
+/// How driving a turn ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TurnOutcome {
+    /// The turn is over; [`crate::State::last_turn`] has its usage too.
+    Finished(TurnStop),
+    /// These calls wait for a person. Submit [`CommandKind::Decide`] for each, now or after a restart, and
+    /// drive on. None of the answer's calls has run.
+    RequiresAction(Vec<Approval>),
+}
+
+/// Why a turn could not be driven on. The session is loaded anew before its next command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriveError {
+    /// No turn is running: submit [`CommandKind::StartTurn`] first.
+    #[error("no turn is running; start one first")]
+    NoTurn,
+    /// The ledger did not record.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The machine refused what followed from its own state.
+    #[error("the conversation refused its driver: {0}")]
+    Rejected(Rejection),
+}
+
+impl From<SubmitError> for DriveError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Ledger(error) => Self::Ledger(error),
+            SubmitError::Rejected(rejection) => Self::Rejected(rejection),
+        }
+    }
+}
+
+/// Drives the running turn until it ends or waits for a person. What was under way when an earlier driver
+/// ended is recovered first. Must be polled within a Tokio runtime whose time driver is enabled, when the
+/// conversation's clock is the machine's.
+///
+/// # Errors
+/// When no turn is running or the ledger fails. A model that fails is not an error here but the turn's end.
+pub async fn run_turn(
+    conversation: &mut Conversation,
+    rim: Rim<'_>,
+    options: TurnOptions<'_>,
+) -> Result<TurnOutcome, DriveError> {
+    conversation.submit(CommandKind::Recover).await?;
+    let state = conversation.state();
+    let turn = state.turn().ok_or(DriveError::NoTurn)?;
+    let clock = conversation.clock();
+    // The wall clock's limit counts on from what the turn has used before a restart.
+    let wall_clock = turn.limits().wall_clock.map_or(Deadline::NEVER, |limit| {
+        clock.deadline(limit.saturating_sub(turn.elapsed(clock.timestamp())))
+    });
+    let span = tracing::info_span!(
+        "invoke_agent",
+        gen_ai.operation.name = "invoke_agent",
+        conjure.turn = turn.id().number(),
+    );
+    let driver = Driver {
+        rim,
+        cancel: options.cancel,
+        own_deadline: options.deadline,
+        deadline: options.deadline.earlier(wall_clock),
+        grace: options.grace,
+        // A stream that has ended must not be asked again, nor end a wait.
+        steering: options.steering.chain(stream::pending()).boxed(),
+        conversation,
+    };
+    driver.run().instrument(span).await
+}
+
+struct Driver<'a> {
+    conversation: &'a mut Conversation,
+    rim: Rim<'a>,
+    cancel: CancellationToken,
+    /// The host's deadline, and the earlier of it and the turn's limit of time.
+    own_deadline: Deadline,
+    deadline: Deadline,
+    grace: Duration,
+    steering: BoxStream<'a, Vec<Block>>,
+}
+
+/// What a model call came to.
+enum Call {
+    Answered(Box<Response>),
+    Failed(ModelError),
+    Interrupted,
+}
+
+impl Driver<'_> {
+    async fn run(mut self) -> Result<TurnOutcome, DriveError> {
+        loop {
+            let step = next(self.conversation.state());
+            if step != Step::Idle && self.is_over() {
+                self.interrupt().await?;
+                continue;
+            }
+            match step {
+                Step::Idle => {
+                    let last = self.conversation.state().last_turn().ok_or(DriveError::NoTurn)?;
+                    return Ok(TurnOutcome::Finished(last.stop.clone()));
+                }
+                Step::AwaitApproval => {
+                    return Ok(TurnOutcome::RequiresAction(self.conversation.state().approvals()));
+                }
+                Step::CallModel => self.call_model().await?,
+                Step::RunTools => self.run_tools().await?,
+                Step::AwaitModel | Step::Recover => self.conversation.submit(CommandKind::Recover).await?,
+            }
+        }
+    }
+
+    /// Whether the turn was cancelled or its time is up.
+    fn is_over(&self) -> bool {
+        self.cancel.is_cancelled() || self.conversation.clock().remaining(self.deadline).is_zero()
+    }
+
+    async fn interrupt(&mut self) -> Result<(), DriveError> {
+        let clock = self.conversation.clock();
+        let cause = if self.cancel.is_cancelled() {
+            InterruptCause::Cancelled
+        } else if clock.remaining(self.own_deadline).is_zero() {
+            InterruptCause::Deadline
+        } else {
+            InterruptCause::WallClock
+        };
+        Ok(self.conversation.submit(CommandKind::Interrupt { cause }).await?)
+    }
+
+    async fn call_model(&mut self) -> Result<(), DriveError> {
+        self.conversation.submit(CommandKind::StartModelCall).await?;
+        if next(self.conversation.state()) != Step::AwaitModel {
+            // A limit has ended the turn instead.
+            return Ok(());
+        }
+        let state = self.conversation.state();
+        let Some((turn, call)) = state.turn().map(|turn| (turn.id(), turn.model_calls())) else {
+            return Ok(());
+        };
+        let messages = state.messages().to_vec();
+        let span = tracing::info_span!(
+            "chat",
+            gen_ai.operation.name = "chat",
+            gen_ai.response.model = field::Empty,
+            gen_ai.response.id = field::Empty,
+            gen_ai.response.finish_reasons = field::Empty,
+            gen_ai.usage.input_tokens = field::Empty,
+            gen_ai.usage.output_tokens = field::Empty,
+            error.type = field::Empty,
+        );
+        let composition = self.rim.composer.compose();
+        let request = Request {
+            turn,
+            call,
+            instructions: composition.instructions,
+            tools: composition.tools,
+            messages,
+        };
+        match self.listen(request).instrument(span.clone()).await? {
+            Call::Interrupted => self.interrupt().await,
+            Call::Answered(response) => {
+                record_answer(&span, &response);
+                Ok(self.conversation.submit(CommandKind::AcceptAnswer { turn, call, response }).await?)
+            }
+            Call::Failed(error) => {
+                span.record("error.type", field::debug(&error.kind));
+                if error.kind == ModelErrorKind::Api(ApiErrorKind::InvalidRequest)
+                    && let Some((message, block)) = location_of(&error.message)
+                {
+                    let error = error.clone();
+                    let reject = CommandKind::RejectBlock { turn, call, error, message, block };
+                    match self.conversation.submit(reject).await {
+                        // The block cannot be replaced, or not again: then the call has just failed.
+                        Err(SubmitError::Rejected(_)) => {}
+                        other => return Ok(other?),
+                    }
+                }
+                Ok(self.conversation.submit(CommandKind::FailModelCall { turn, call, error }).await?)
+            }
+        }
+    }
+
+    /// Follows one model call to its end. Dropping its stream abandons it.
+    async fn listen(&mut self, request: Request) -> Result<Call, DriveError> {
+        let crashed =
+            || Call::Failed(ModelError::new(ModelErrorKind::Protocol, "the model's client has crashed"));
+        let model = self.rim.model;
+        let started = std::panic::catch_unwind(AssertUnwindSafe(|| model.stream(request)));
+        let Ok(mut answer) = started else { return Ok(crashed()) };
+        let cancelled = self.cancel.clone().cancelled_owned();
+        let mut over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
+        loop {
+            let heard = AssertUnwindSafe(answer.next()).catch_unwind();
+            let event = match select(select(heard, self.steering.next()), &mut over).await {
+                Either::Right(_) => return Ok(Call::Interrupted),
+                Either::Left((Either::Right((steered, _)), _)) => {
+                    self.steer(steered).await?;
+                    continue;
+                }
+                Either::Left((Either::Left((event, _)), _)) => event,
+            };
+            match event {
+                Err(_panic) => return Ok(crashed()),
+                Ok(Some(Ok(ModelEvent::Finished(response)))) => return Ok(Call::Answered(response)),
+                Ok(Some(Ok(preview))) => self.conversation.observer().preview(&preview),
+                Ok(Some(Err(error))) => return Ok(Call::Failed(error)),
+                Ok(None) => {
+                    let message = "the stream ended before the answer was complete";
+                    return Ok(Call::Failed(ModelError::new(ModelErrorKind::Truncated, message)));
+                }
+            }
+        }
+    }
+
+    /// Records what the user adds. Input that the machine refuses is dropped: it must not end the turn.
+    async fn steer(&mut self, input: Option<Vec<Block>>) -> Result<(), DriveError> {
+        let Some(input) = input else { return Ok(()) };
+        match self.conversation.submit(CommandKind::Steer { input }).await {
+            Err(SubmitError::Rejected(rejection)) => {
+                tracing::warn!(%rejection, "steering was refused");
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Runs the open calls. All are authorised before the first runs: when one must be asked for, nothing of
+    /// the answer has happened yet, and a later call never runs ahead of one that it may build on.
+    async fn run_tools(&mut self) -> Result<(), DriveError> {
+        let Some(calls) = self.authorize_all().await? else { return Ok(()) };
+        if next(self.conversation.state()) != Step::RunTools {
+            return Ok(());
+        }
+        let tools = self.rim.tools;
+        let traits: Vec<_> = calls.iter().map(|call| traits(tools, call)).collect();
+        let access: Vec<_> = traits.iter().map(|traits| traits.access).collect();
+        for range in batches(&access) {
+            if self.is_over() {
+                return Ok(());
+            }
+            let started = range
+                .clone()
+                .map(|place| StartedCall {
+                    call: calls[place].id.clone(),
+                    idempotent: traits[place].idempotent,
+                })
+                .collect();
+            self.conversation.submit(CommandKind::StartTools { calls: started }).await?;
+            let batch: Vec<(usize, &ToolCall)> = range.map(|place| (place, &calls[place])).collect();
+            self.run_batch(&batch).await?;
+        }
+        Ok(())
+    }
+
+    /// The calls that may run, in order; none when the turn was interrupted meanwhile.
+    async fn authorize_all(&mut self) -> Result<Option<Vec<ToolCall>>, DriveError> {
+        let open = self.conversation.state().open_calls().to_vec();
+        let mut allowed = Vec::with_capacity(open.len());
+        for open in open {
+            match open.status {
+                CallStatus::New => {}
+                CallStatus::Approved => {
+                    allowed.push(open.call);
+                    continue;
+                }
+                _ => continue,
+            }
+            let cancelled = self.cancel.clone().cancelled_owned();
+            let over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
+            let asked = Box::pin(authorize(self.rim.tools, &open.call));
+            let authorization = match select(asked, over).await {
+                Either::Left((authorization, _)) => authorization,
+                Either::Right(_) => return Ok(None),
+            };
+            let call = open.call.id.clone();
+            match authorization {
+                Authorization::Allow => allowed.push(open.call),
+                Authorization::Deny { reason } => {
+                    self.conversation.submit(CommandKind::DenyTool { call, reason }).await?;
+                }
+                Authorization::Ask { reason } => {
+                    self.conversation.submit(CommandKind::RequestApproval { call, reason }).await?;
+                }
+            }
+        }
+        Ok(Some(allowed))
+    }
+
+    async fn run_batch(&mut self, calls: &[(usize, &ToolCall)]) -> Result<(), DriveError> {
+        let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone() };
+        let clock = std::sync::Arc::clone(self.conversation.clock());
+        let mut batch = Batch::start(self.rim.tools, calls, &context, &*clock, self.grace);
+        loop {
+            let ended = match select(Box::pin(batch.next()), self.steering.next()).await {
+                Either::Left((ended, _)) => Either::Left(ended),
+                Either::Right((steered, _)) => Either::Right(steered),
+            };
+            match ended {
+                Either::Left(None) => return Ok(()),
+                Either::Left(Some((_, result, outcome))) => {
+                    self.conversation.submit(CommandKind::FinishTool { result, outcome }).await?;
+                }
+                Either::Right(steered) => self.steer(steered).await?,
+            }
+        }
+    }
+}
+
+fn record_answer(span: &Span, response: &Response) {
+    if let Some(model) = &response.model {
+        span.record("gen_ai.response.model", model.as_str());
+    }
+    if let Some(id) = &response.id {
+        span.record("gen_ai.response.id", id.as_str());
+    }
+    span.record("gen_ai.response.finish_reasons", field::display(&response.stop_reason));
+    span.record("gen_ai.usage.input_tokens", response.usage.total_input());
+    span.record("gen_ai.usage.output_tokens", response.usage.output_tokens);
+}
