@@ -1,0 +1,143 @@
+//! `bash_tool`: runs `bash -c` and tells what it wrote and how it ended.
+
+use std::fmt::Write as _;
+
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Executor, SandboxErrorKind,
+};
+
+use super::failure::failure;
+use crate::limits::OutputLimits;
+use crate::text::{cut, quote};
+use crate::tool::{ToolOutcome, ToolStatus};
+
+/// Bytes of a result that are set apart for notices.
+const NOTICES: usize = 2 * 1024;
+
+/// The most that a guest keeps of either end.
+const MOST_KEPT: usize = 1024 * 1024;
+
+pub(super) async fn run(
+    executor: &dyn Executor,
+    command: &str,
+    limits: &OutputLimits,
+    options: CallOptions,
+) -> ToolOutcome {
+    let budget = limits.shell.saturating_sub(NOTICES);
+    let kept = u32::try_from((budget / 2).min(MOST_KEPT)).unwrap_or(u32::MAX);
+    let command = Command { keep_head: kept, keep_tail: kept, spill: limits.spill, ..Command::bash(command) };
+    match executor.run(command, options).await {
+        Ok(outcome) => render(&outcome, budget),
+        // The only program that is looked up is `bash` itself.
+        Err(error) if error.kind() == SandboxErrorKind::NotFound => ToolOutcome::error(format!(
+            "failed to run the command: {error}\nhint: `bash_tool` needs `bash` in the sandbox, and this sandbox has \
+             none; the other tools work without it"
+        )),
+        Err(error) => failure("run the command", &error),
+    }
+}
+
+fn render(outcome: &CommandOutcome, budget: usize) -> ToolOutcome {
+    let mut text = String::new();
+    // An executor that cannot merge the streams still tells both.
+    let streams = [("", &outcome.stdout), ("[standard error:]\n", &outcome.stderr)];
+    let written = streams.iter().filter(|(_, output)| output.total > 0).count().max(1);
+    for (title, output) in streams {
+        if output.total > 0 {
+            start_line(&mut text);
+            text.push_str(title);
+            push_output(&mut text, output, budget / written);
+        }
+    }
+    let silent = text.is_empty();
+    let (status, ending) = ending(outcome, silent);
+    if let Some(ending) = ending {
+        start_line(&mut text);
+        let _ = write!(text, "[{ending}]");
+    }
+    ToolOutcome::with_status(status, text)
+}
+
+fn push_output(text: &mut String, output: &CommandOutput, budget: usize) {
+    let cut = cut(&output.head, &output.tail, output.total, budget);
+    text.push_str(&cut.head);
+    if cut.omitted == 0 {
+        return;
+    }
+    start_line(text);
+    let _ = write!(text, "[{} of {} bytes of output are left out here; ", cut.omitted, output.total);
+    let _ = match &output.spill_path {
+        Some(path) if output.spilled >= output.total => {
+            write!(text, "the whole output is in `{}`", quote(path))
+        }
+        Some(path) => write!(text, "the first {} bytes of it are in `{}`", output.spilled, quote(path)),
+        None => write!(text, "it was not kept: send it to a file, or ask for less"),
+    };
+    text.push_str("]\n");
+    text.push_str(&cut.tail);
+}
+
+/// How it went, and what to say of it beside the output.
+fn ending(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>) {
+    let so_far = if silent { "there was no output" } else { "the output until then is above" };
+    let after = format!("after {:.1} s", outcome.duration.as_secs_f64());
+    match outcome.end {
+        CommandEnd::Exited(0) if silent => (ToolStatus::Succeeded, Some("exit code 0, no output".to_owned())),
+        CommandEnd::Exited(0) => (ToolStatus::Succeeded, None),
+        CommandEnd::Exited(code) if silent => {
+            (ToolStatus::Failed, Some(format!("exit code {code}, no output")))
+        }
+        CommandEnd::Exited(code) => (ToolStatus::Failed, Some(format!("exit code {code}"))),
+        CommandEnd::Signaled(signal) => {
+            (ToolStatus::Failed, Some(format!("killed by signal {signal}{}; {so_far}", name_of(signal))))
+        }
+        CommandEnd::OutOfMemory => {
+            (ToolStatus::Failed, Some(format!("killed because memory ran out; {so_far}")))
+        }
+        CommandEnd::TimedOut => (
+            ToolStatus::TimedOut,
+            Some(format!(
+                "timed out {after}, and everything it started was ended; {so_far}. For long work, do less in one \
+                 command"
+            )),
+        ),
+        CommandEnd::Cancelled => (
+            ToolStatus::Cancelled,
+            Some(format!("cancelled {after}, and everything it started was ended; {so_far}")),
+        ),
+        CommandEnd::Lost => (
+            ToolStatus::Failed,
+            Some(format!(
+                "the sandbox lost the command {after}; what it did is not known: check before trying again; {so_far}"
+            )),
+        ),
+    }
+}
+
+fn start_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// ` (SIGKILL)` and so on, for the signals that programs die of.
+const fn name_of(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        14 => " (SIGALRM)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU)",
+        25 => " (SIGXFSZ)",
+        31 => " (SIGSYS)",
+        _ => "",
+    }
+}

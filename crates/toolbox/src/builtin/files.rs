@@ -1,0 +1,43 @@
+//! `create_file` and `str_replace`.
+
+use conjure_sandbox::{CallOptions, Executor};
+
+use super::failure::failure;
+use crate::text::quote;
+use crate::tool::ToolOutcome;
+
+pub(super) async fn create(
+    executor: &dyn Executor,
+    path: &str,
+    text: &str,
+    options: CallOptions,
+) -> ToolOutcome {
+    let shown = quote(path);
+    match executor.create_file(path, text.as_bytes(), options).await {
+        Ok(written) if written.existed => {
+            ToolOutcome::text(format!("Replaced the file `{shown}`, which now has {} bytes.", written.size))
+        }
+        Ok(written) => ToolOutcome::text(format!("Created the file `{shown}` with {} bytes.", written.size)),
+        Err(error) => failure(&format!("create `{shown}`"), &error),
+    }
+}
+
+pub(super) async fn replace(
+    executor: &dyn Executor,
+    path: &str,
+    old: &str,
+    new: &str,
+    options: CallOptions,
+) -> ToolOutcome {
+    let shown = quote(path);
+    match executor.str_replace(path, old, new, options).await {
+        Ok(written) => {
+            let what = if new.is_empty() { "Deleted" } else { "Replaced" };
+            ToolOutcome::text(format!(
+                "{what} the text in the file `{shown}`, which now has {} bytes.",
+                written.size
+            ))
+        }
+        Err(error) => failure(&format!("edit `{shown}`"), &error),
+    }
+}

@@ -1,0 +1,122 @@
+//! Checks of what the model wrote as a tool's input. A message names the field and says how to mend it, since the
+//! model reads it and tries again.
+
+use conjure_sandbox::LineRange;
+use serde_json::{Map, Value};
+
+use crate::text::quote;
+
+/// The longest path that Linux takes.
+const LONGEST_PATH: usize = 4096;
+
+/// The longest single argument that Linux takes, less the zero byte at its end.
+const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+
+/// The fields of a call's input.
+pub(crate) struct Fields<'v>(&'v Map<String, Value>);
+
+impl<'v> Fields<'v> {
+    /// The fields of an input, which must be an object.
+    pub(crate) fn of(input: &'v Value) -> Result<Self, String> {
+        match input {
+            Value::Object(fields) => Ok(Self(fields)),
+            other => Err(format!("the input must be an object, not {}", kind(other))),
+        }
+    }
+
+    /// A path that must be there.
+    pub(crate) fn path(&self) -> Result<&'v str, String> {
+        let path = self.text("path")?;
+        if path.is_empty() {
+            return Err("field `path` is empty: give the path of a file".to_owned());
+        }
+        if path.len() > LONGEST_PATH {
+            return Err(format!("field `path` has {} bytes: a path has at most {LONGEST_PATH}", path.len()));
+        }
+        without_zero("path", path)
+    }
+
+    /// A command that must be there.
+    pub(crate) fn command(&self) -> Result<&'v str, String> {
+        let command = self.text("command")?;
+        if command.trim().is_empty() {
+            return Err("field `command` is empty: give the bash command to execute".to_owned());
+        }
+        if command.len() > LONGEST_ARGUMENT {
+            return Err(format!(
+                "field `command` has {} bytes, and a command has at most {LONGEST_ARGUMENT}: write it to a file with \
+                 `create_file` and run that with `bash`",
+                command.len()
+            ));
+        }
+        without_zero("command", command)
+    }
+
+    /// A text that must be there.
+    pub(crate) fn text(&self, name: &str) -> Result<&'v str, String> {
+        match self.0.get(name) {
+            None => Err(format!("field `{name}` is missing: it is required, and must be a string")),
+            Some(Value::String(text)) => Ok(text),
+            Some(other) => Err(format!("field `{name}` must be a string, not {}", kind(other))),
+        }
+    }
+
+    /// A text that may be left out; `null` counts as left out.
+    pub(crate) fn optional_text(&self, name: &str) -> Result<Option<&'v str>, String> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(_) => self.text(name).map(Some),
+        }
+    }
+
+    /// `view_range`: `[start, end]`, counted from 1, `-1` for the last line. May be left out.
+    pub(crate) fn view_range(&self) -> Result<Option<LineRange>, String> {
+        let value = match self.0.get("view_range") {
+            None | Some(Value::Null) => return Ok(None),
+            Some(value) => value,
+        };
+        let numbers = value
+            .as_array()
+            .and_then(|items| items.iter().map(Value::as_i64).collect::<Option<Vec<i64>>>())
+            .ok_or(value);
+        let (start, end) = match numbers.as_deref() {
+            Ok(&[start, end]) => (start, end),
+            _ => {
+                return Err(format!(
+                    "field `view_range` must be two whole numbers [start_line, end_line], such as [1, 50], or [10, -1] \
+                     to read to the end; it is {}",
+                    quote(&value.to_string())
+                ));
+            }
+        };
+        let first = u64::try_from(start)
+            .ok()
+            .filter(|first| *first > 0)
+            .ok_or_else(|| format!("field `view_range` starts at line {start}: lines are counted from 1"))?;
+        if end == -1 {
+            return Ok(Some(LineRange { first, last: None }));
+        }
+        match u64::try_from(end) {
+            Ok(last) if last >= first => Ok(Some(LineRange { first, last: Some(last) })),
+            _ => Err(format!(
+                "field `view_range` ends at line {end}, before its start at line {start}: use -1 to read to the end"
+            )),
+        }
+    }
+}
+
+fn without_zero<'t>(name: &str, text: &'t str) -> Result<&'t str, String> {
+    if text.contains('\0') { Err(format!("field `{name}` must not hold a zero character")) } else { Ok(text) }
+}
+
+/// What a value is, in words.
+pub(crate) const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,39 @@
+//! How much of a result reaches the model.
+
+/// How much of a result reaches the model, and how much of an input is read. All are bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputLimits {
+    /// Text of a `bash_tool` result, notices included. At most 2 MiB.
+    pub shell: usize,
+    /// Text of a `view` result, notices included.
+    pub view: usize,
+    /// Text of any result, whatever made it.
+    pub text: usize,
+    /// An image after its encoding as base64; the images of one result may have four times as much.
+    pub image: usize,
+    /// Output of a command that is kept in a file of the sandbox when it does not fit; 0: none.
+    pub spill: u64,
+    /// The JSON of a call's input.
+    pub input: usize,
+}
+
+/// 100 KiB of shell output, 256 KiB of text, images of 5 MiB, 64 MiB of output kept in a file, 16 MiB of input.
+impl Default for OutputLimits {
+    fn default() -> Self {
+        Self {
+            shell: 100 * 1024,
+            view: 256 * 1024,
+            text: 256 * 1024,
+            image: 5 * 1024 * 1024,
+            spill: 64 * 1024 * 1024,
+            input: 16 * 1024 * 1024,
+        }
+    }
+}
+
+impl OutputLimits {
+    /// The most bytes of an image, before base64 makes four of three.
+    pub(crate) const fn raw_image(&self) -> u64 {
+        (self.image / 4 * 3) as u64
+    }
+}

@@ -1,0 +1,174 @@
+//! Bytes of the outside world as text for a model: valid, without control characters, cut at characters.
+
+/// What stands for bytes that are not UTF-8.
+const REPLACEMENT: char = '\u{FFFD}';
+
+/// `bytes` as text: what is not UTF-8 becomes U+FFFD, control characters become their pictures (`␀`, `␛`), tab and
+/// line ends stay. Bounded by three times the input.
+pub(crate) fn clean(bytes: &[u8]) -> String {
+    characters(bytes).map(|(character, _)| character).collect()
+}
+
+/// Whether [`clean`] would leave `text` as it is.
+pub(crate) fn is_clean(text: &str) -> bool {
+    text.chars().all(|c| c == sane(c))
+}
+
+/// A short quotation of what the model wrote, for a message: cleaned, at most 120 characters.
+pub(crate) fn quote(text: &str) -> String {
+    const MOST: usize = 120;
+    let mut characters = characters(text.as_bytes()).map(|(c, _)| if c == '\n' { '␊' } else { c });
+    let mut quoted: String = characters.by_ref().take(MOST).collect();
+    if characters.next().is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
+
+/// Head and tail of a longer text, as the model is shown it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// From the start.
+    pub(crate) head: String,
+    /// From the end; empty when `omitted` is 0.
+    pub(crate) tail: String,
+    /// Bytes of the source that are in neither, exact.
+    pub(crate) omitted: u64,
+}
+
+/// Cuts what is known of a source of `total` bytes, its first bytes and its last, to `budget` bytes of text. `head`
+/// and `tail` do not overlap; together they are the source when they have `total` bytes.
+pub(crate) fn cut(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Cut {
+    if head.len() as u64 + tail.len() as u64 >= total {
+        let whole = [head, tail].concat();
+        let text = clean(&whole);
+        if text.len() <= budget {
+            return Cut { head: text, tail: String::new(), omitted: 0 };
+        }
+        // The text is longer than both halves of the budget, so they cannot overlap.
+        return halves(&whole, &whole, whole.len() as u64, budget);
+    }
+    halves(without_broken_end(head), without_broken_start(tail), total, budget)
+}
+
+fn halves(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Cut {
+    let half = budget / 2;
+    let (head, from_head) = take(characters(head), half);
+    let reversed = {
+        let mut characters: Vec<(char, usize)> = characters(tail).collect();
+        characters.reverse();
+        characters
+    };
+    let (tail, from_tail) = take(reversed.into_iter(), half);
+    Cut { head, tail: tail.chars().rev().collect(), omitted: total.saturating_sub(from_head + from_tail) }
+}
+
+/// As many characters as fit, and how many bytes of the source they stand for.
+fn take(characters: impl Iterator<Item = (char, usize)>, budget: usize) -> (String, u64) {
+    let (mut text, mut taken) = (String::new(), 0);
+    for (character, bytes) in characters {
+        if text.len() + character.len_utf8() > budget {
+            break;
+        }
+        text.push(character);
+        taken += bytes as u64;
+    }
+    (text, taken)
+}
+
+/// The characters of `bytes`, cleaned, each with the bytes it stands for.
+fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
+    bytes.utf8_chunks().flat_map(|chunk| {
+        let invalid = chunk.invalid().len();
+        let valid = chunk.valid().chars().map(|c| (sane(c), c.len_utf8()));
+        valid.chain((invalid > 0).then_some((REPLACEMENT, invalid)))
+    })
+}
+
+/// What is written for `character`. Pictures keep visible what a terminal would act on.
+fn sane(character: char) -> char {
+    match character {
+        '\t' | '\n' | '\r' => character,
+        '\0'..='\u{1F}' => char::from_u32('\u{2400}' as u32 + character as u32).unwrap_or(REPLACEMENT),
+        '\u{7F}' => '\u{2421}',
+        '\u{80}'..='\u{9F}' => REPLACEMENT,
+        other => other,
+    }
+}
+
+/// `bytes` without a character that the cut at their end has broken.
+fn without_broken_end(bytes: &[u8]) -> &[u8] {
+    for back in 1..=bytes.len().min(3) {
+        let at = bytes.len() - back;
+        let needed = match bytes[at] {
+            0x80..=0xBF => continue,
+            0xC2..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xF4 => 4,
+            _ => 1,
+        };
+        return if needed > back { &bytes[..at] } else { bytes };
+    }
+    bytes
+}
+
+/// `bytes` without a character that the cut at their start has broken.
+fn without_broken_start(bytes: &[u8]) -> &[u8] {
+    let broken = bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count();
+    &bytes[broken..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn control_characters_become_pictures_and_broken_bytes_marks() {
+        assert_eq!(clean(b"a\0\x1b[31mred\r\n\t\x7f"), "a␀␛[31mred\r\n\t␡");
+        assert_eq!(clean(b"ok \xff\xfe \xc3"), "ok \u{FFFD}\u{FFFD} \u{FFFD}");
+        assert_eq!(clean("ß 漢 🦀".as_bytes()), "ß 漢 🦀");
+    }
+
+    #[test]
+    fn a_cut_falls_between_characters_and_counts_what_it_leaves_out() {
+        let source = "ä".repeat(10).into_bytes();
+        // Both cuts fall into the middle of an `ä`.
+        let cut = cut(&source[..5], &source[15..], 20, 100);
+        assert_eq!(cut, Cut { head: "ää".to_owned(), tail: "ää".to_owned(), omitted: 12 });
+    }
+
+    #[test]
+    fn quotations_are_short_and_on_one_line() {
+        assert_eq!(quote("a\nb\0"), "a␊b␀");
+        assert_eq!(quote(&"x".repeat(1000)).chars().count(), 121);
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_fits_and_its_counts_are_exact(bytes: Vec<u8>, head in 0usize..64, tail in 0usize..64, budget in 0usize..128) {
+            let head = head.min(bytes.len());
+            let tail = tail.min(bytes.len() - head);
+            let cut = cut(&bytes[..head], &bytes[bytes.len() - tail..], bytes.len() as u64, budget);
+            prop_assert!(cut.head.len() + cut.tail.len() <= budget);
+            prop_assert!(is_clean(&cut.head) && is_clean(&cut.tail));
+            if cut.omitted == 0 && head + tail == bytes.len() {
+                prop_assert_eq!(cut.head + &cut.tail, clean(&bytes));
+            }
+        }
+
+        #[test]
+        fn of_plain_text_head_tail_and_count_add_up(text in "[a-zä漢]{0,200}", budget in 0usize..100) {
+            let cut = cut(text.as_bytes(), b"", text.len() as u64, budget);
+            prop_assert!(text.starts_with(&cut.head) && text.ends_with(&cut.tail));
+            prop_assert_eq!((cut.head.len() + cut.tail.len()) as u64 + cut.omitted, text.len() as u64);
+        }
+
+        #[test]
+        fn cleaning_twice_changes_nothing(bytes: Vec<u8>) {
+            let once = clean(&bytes);
+            prop_assert!(is_clean(&once));
+            prop_assert_eq!(clean(once.as_bytes()), once);
+        }
+    }
+}

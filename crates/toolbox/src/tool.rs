@@ -1,0 +1,158 @@
+//! Tools of the host: what one is, what its call is given, and what comes out.
+
+use std::future::Future;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use conjure_base::{CallId, Deadline};
+use conjure_conversation::{Access, CallTraits, ResultContent, ToolDefinition};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// A tool of the host. It runs in the host's process, not in the sandbox.
+///
+/// The future of a call may be dropped at any await: when its time is up, or when the turn is cancelled and it
+/// does not return soon. What it started must end with it.
+pub trait Tool: Send + Sync {
+    /// What the model is told of it. Must be the same each time.
+    fn definition(&self) -> ToolDefinition;
+
+    /// How its calls may be scheduled. By default a call is a barrier, and never run again by itself after a crash.
+    fn traits(&self) -> CallTraits {
+        CallTraits { access: Access::Exclusive, idempotent: false }
+    }
+
+    /// Runs one call. `input` is an object; whether its fields fit the schema is for the tool to see, since the
+    /// model may have written anything.
+    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutcome>;
+}
+
+/// What a call is given.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    /// The call's id.
+    pub call_id: CallId,
+    /// When it must have ended: the tool's own timeout or the end of the turn, whichever is earlier.
+    pub deadline: Deadline,
+    /// Cancelled when the turn is, and when the call is given up.
+    pub cancel: CancellationToken,
+}
+
+/// How a call went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ToolStatus {
+    /// It did what it was asked.
+    Succeeded,
+    /// It did not.
+    Failed,
+    /// It was not started, since its tool is unknown or its input makes no sense.
+    Rejected,
+    /// Its time was up.
+    TimedOut,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl ToolStatus {
+    /// Its name in the audit log.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What came out of a call, before it is cut and redacted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutcome {
+    /// What the model is shown. Empty content is told as such.
+    pub content: Vec<ResultContent>,
+    /// How it went; all but [`ToolStatus::Succeeded`] is an error result.
+    pub status: ToolStatus,
+}
+
+impl ToolOutcome {
+    /// Success, with this text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![ResultContent::Text { text: text.into() }], status: ToolStatus::Succeeded }
+    }
+
+    /// Failure, and why: what is wrong and how to mend it, for the model to read.
+    pub fn error(reason: impl Into<String>) -> Self {
+        Self::with_status(ToolStatus::Failed, reason)
+    }
+
+    /// Success, with an image of these bytes. `media_type` is `image/png`, `image/jpeg`, `image/gif` or
+    /// `image/webp`.
+    pub fn image(media_type: impl Into<String>, bytes: &[u8]) -> Self {
+        let image = ResultContent::Image { media_type: media_type.into(), data: BASE64.encode(bytes) };
+        Self { content: vec![image], status: ToolStatus::Succeeded }
+    }
+
+    pub(crate) fn with_status(status: ToolStatus, text: impl Into<String>) -> Self {
+        Self { status, ..Self::text(text) }
+    }
+}
+
+/// `Ok` is a success of this text, `Err` a failure of this reason.
+impl<T: Into<String>, E: std::fmt::Display> From<Result<T, E>> for ToolOutcome {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(text) => Self::text(text),
+            Err(error) => Self::error(error.to_string()),
+        }
+    }
+}
+
+/// A tool of a function.
+///
+/// ```
+/// use conjure_conversation::{Access, CallTraits, ToolDefinition};
+/// use conjure_toolbox::{ToolOutcome, tool_fn};
+///
+/// let definition = ToolDefinition {
+///     name: "current_user".to_owned(),
+///     description: "The name of the user.".to_owned(),
+///     input_schema: serde_json::json!({"type": "object", "properties": {}}),
+/// };
+/// let traits = CallTraits { access: Access::Shared, idempotent: true };
+/// let tool = tool_fn(definition, traits, |_input, _context| async { ToolOutcome::text("Ada") });
+/// # let _ = tool;
+/// ```
+pub fn tool_fn<F, R>(definition: ToolDefinition, traits: CallTraits, function: F) -> impl Tool
+where
+    F: Fn(Value, ToolContext) -> R + Send + Sync,
+    R: Future<Output = ToolOutcome> + Send + 'static,
+{
+    ToolFn { definition, traits, function }
+}
+
+struct ToolFn<F> {
+    definition: ToolDefinition,
+    traits: CallTraits,
+    function: F,
+}
+
+impl<F, R> Tool for ToolFn<F>
+where
+    F: Fn(Value, ToolContext) -> R + Send + Sync,
+    R: Future<Output = ToolOutcome> + Send + 'static,
+{
+    fn definition(&self) -> ToolDefinition {
+        self.definition.clone()
+    }
+
+    fn traits(&self) -> CallTraits {
+        self.traits
+    }
+
+    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin((self.function)(input, context))
+    }
+}

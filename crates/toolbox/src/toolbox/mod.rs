@@ -1,0 +1,262 @@
+//! The toolbox of a session: finds the tool of a call, runs it within its bounds, and makes its result final.
+
+mod builder;
+mod finish;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, Redactor};
+use conjure_conversation::{
+    Access, Authorization, CallContext, CallTraits, ToolCall, ToolDefinition, ToolResult, ToolRunner,
+};
+use conjure_prompt::BuiltinTool;
+use conjure_sandbox::{CallOptions, Executor};
+use futures_util::future::{self, BoxFuture, Either};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub use builder::{ToolboxBuilder, ToolboxError, environment_secrets};
+
+use crate::approver::Approver;
+use crate::builtin::Request;
+use crate::input::kind;
+use crate::limits::OutputLimits;
+use crate::text::quote;
+use crate::tool::{Tool, ToolContext, ToolOutcome, ToolStatus};
+
+/// How long a call may take to say what it knows once its time is up or it was cancelled. A sandbox needs it to kill
+/// the processes and to send the output so far; a tool that does not return within it is dropped.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The tools of a session, and the rules for their calls. Every call gets exactly one result; what goes wrong is told
+/// in it. A panic of a host's tool is not caught here: the driver contains it.
+///
+/// Dropping the future of a call ends the call: its token is cancelled, and what it started in a sandbox is ended.
+pub struct Toolbox {
+    sandbox: Option<Sandbox>,
+    host: BTreeMap<String, Arc<dyn Tool>>,
+    definitions: Arc<[ToolDefinition]>,
+    approver: Arc<dyn Approver>,
+    redactor: Redactor,
+    timeout: Duration,
+    limits: OutputLimits,
+    clock: Arc<dyn Clock>,
+}
+
+/// Where the built-in tools run, and which of them there are.
+struct Sandbox {
+    executor: Arc<dyn Executor>,
+    tools: BTreeSet<BuiltinTool>,
+}
+
+/// A call, as far as it can be understood before it runs.
+enum Prepared<'t> {
+    Builtin(&'t dyn Executor, Request),
+    Host(&'t dyn Tool, Value),
+    /// It cannot run; why, for the model.
+    Rejected(String),
+}
+
+impl Toolbox {
+    /// A toolbox to be filled.
+    #[must_use]
+    pub fn builder() -> ToolboxBuilder {
+        ToolboxBuilder::default()
+    }
+
+    /// What the model is told of the tools: the built-in ones in their order, then the host's by name.
+    #[must_use]
+    pub fn definitions(&self) -> Arc<[ToolDefinition]> {
+        Arc::clone(&self.definitions)
+    }
+
+    /// Authorises a call and runs it, for hosts without a driver. Nobody can be asked here, so a call that needs a
+    /// person is denied.
+    pub async fn execute(&self, call: &ToolCall, context: CallContext) -> ToolResult {
+        let reason = match self.authorize(call).await {
+            Authorization::Allow => return self.run(call, context).await,
+            Authorization::Deny { reason } => format!("the call was denied: {reason}"),
+            Authorization::Ask { reason } => {
+                format!(
+                    "the call was denied, because it needs a person's approval and nobody can be asked: {reason}"
+                )
+            }
+        };
+        self.finish(&call.id, ToolOutcome::error(reason))
+    }
+
+    fn prepare(&self, call: &ToolCall) -> Prepared<'_> {
+        let builtin = BuiltinTool::from_name(&call.name).and_then(|tool| {
+            Some((tool, self.sandbox.as_ref().filter(|sandbox| sandbox.tools.contains(&tool))?))
+        });
+        let host = self.host.get(&call.name);
+        if builtin.is_none() && host.is_none() {
+            return Prepared::Rejected(self.unknown(&call.name));
+        }
+        let rejected =
+            |reason: String| Prepared::Rejected(format!("bad input for `{}`: {reason}", call.name));
+        let input = match self.read_input(call) {
+            Ok(input) => input,
+            Err(reason) => return rejected(reason),
+        };
+        match (builtin, host) {
+            (Some((tool, sandbox)), _) => match Request::parse(tool, &input) {
+                Ok(request) => Prepared::Builtin(&*sandbox.executor, request),
+                Err(reason) => rejected(reason),
+            },
+            (None, Some(tool)) if input.is_object() => Prepared::Host(&**tool, input),
+            (None, _) => rejected(format!("the input must be an object, not {}", kind(&input))),
+        }
+    }
+
+    fn read_input(&self, call: &ToolCall) -> Result<Value, String> {
+        let json = call.input.get();
+        if json.len() > self.limits.input {
+            return Err(format!(
+                "it has {} bytes, and the most is {}: do it in smaller steps",
+                json.len(),
+                self.limits.input
+            ));
+        }
+        serde_json::from_str(json).map_err(|error| format!("it cannot be read: {error}"))
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let known: Vec<String> = self.definitions.iter().map(|tool| format!("`{}`", tool.name)).collect();
+        let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+        format!("there is no tool `{}`; the tools are: {known}", quote(name))
+    }
+
+    /// Runs a call within its bounds: the tool's own timeout, the end of the turn, and cancellation.
+    async fn perform(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
+        let prepared = match self.prepare(call) {
+            Prepared::Rejected(reason) => return ToolOutcome::with_status(ToolStatus::Rejected, reason),
+            prepared => prepared,
+        };
+        if context.cancel.is_cancelled() {
+            return gone(Gone::Cancelled, &call.name, "before it started");
+        }
+        if self.clock.remaining(context.deadline).is_zero() {
+            return gone(Gone::TimedOut, &call.name, "before it started, because the turn's time is up");
+        }
+        let deadline = self.clock.deadline(self.timeout).earlier(context.deadline);
+        // Cancelled when this future ends in whatever way, so that nothing outlives the call.
+        let cancel = context.cancel.child_token();
+        let _guard = cancel.clone().drop_guard();
+        let work = self.start(prepared, call, deadline, cancel);
+        let give_up = Box::pin(self.give_up(deadline, &context.cancel));
+        match future::select(work, give_up).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right((Gone::Cancelled, _)) => gone(Gone::Cancelled, &call.name, "while it ran"),
+            Either::Right((Gone::TimedOut, _)) => gone(Gone::TimedOut, &call.name, "while it ran"),
+        }
+    }
+
+    fn start<'c>(
+        &'c self,
+        prepared: Prepared<'c>,
+        call: &'c ToolCall,
+        deadline: Deadline,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'c, ToolOutcome> {
+        match prepared {
+            Prepared::Builtin(executor, request) => Box::pin(async move {
+                request.run(executor, &self.limits, CallOptions { deadline, cancel }).await
+            }),
+            Prepared::Host(tool, input) => {
+                tool.call(input, ToolContext { call_id: call.id.clone(), deadline, cancel })
+            }
+            Prepared::Rejected(reason) => {
+                Box::pin(future::ready(ToolOutcome::with_status(ToolStatus::Rejected, reason)))
+            }
+        }
+    }
+
+    /// Resolves when a call that does not return by itself must be given up.
+    async fn give_up(&self, deadline: Deadline, cancel: &CancellationToken) -> Gone {
+        let cancelled = Box::pin(cancel.cancelled());
+        let gone = match future::select(cancelled, self.clock.sleep_until(deadline)).await {
+            Either::Left(_) => Gone::Cancelled,
+            Either::Right(_) => Gone::TimedOut,
+        };
+        self.clock.sleep_until(self.clock.deadline(GRACE)).await;
+        gone
+    }
+
+    /// The time that has passed since `start`, which an earlier `deadline(ZERO)` of the clock gave.
+    fn since(&self, start: Deadline) -> Duration {
+        let now = self.clock.deadline(Duration::ZERO);
+        match (now.instant(), start.instant()) {
+            (Some(now), Some(start)) => now.saturating_duration_since(start),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Why a call was given up.
+#[derive(Clone, Copy)]
+enum Gone {
+    TimedOut,
+    Cancelled,
+}
+
+fn gone(why: Gone, tool: &str, when: &str) -> ToolOutcome {
+    match why {
+        Gone::TimedOut => ToolOutcome::with_status(
+            ToolStatus::TimedOut,
+            format!("`{tool}` timed out {when}; what it did until then is not known"),
+        ),
+        Gone::Cancelled => {
+            ToolOutcome::with_status(ToolStatus::Cancelled, format!("`{tool}` was cancelled {when}"))
+        }
+    }
+}
+
+impl ToolRunner for Toolbox {
+    fn traits(&self, call: &ToolCall) -> CallTraits {
+        match self.prepare(call) {
+            Prepared::Builtin(_, request) => request.traits(),
+            Prepared::Host(tool, _) => tool.traits(),
+            Prepared::Rejected(_) => CallTraits { access: Access::Shared, idempotent: true },
+        }
+    }
+
+    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+        match self.prepare(call) {
+            // It only produces an error: nobody need be asked.
+            Prepared::Rejected(_) => Box::pin(future::ready(Authorization::Allow)),
+            _ => self.approver.review(call),
+        }
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let start = self.clock.deadline(Duration::ZERO);
+            let outcome = self.perform(call, &context).await;
+            let known = self.definitions.iter().find(|tool| tool.name == call.name);
+            tracing::info!(
+                target: "conjure::audit",
+                // A name that the model made up is content, and content is not logged.
+                tool = known.map_or("(unknown)", |tool| tool.name.as_str()),
+                call_id = call.id.as_str(),
+                outcome = outcome.status.as_str(),
+                duration_ms = u64::try_from(self.since(start).as_millis()).unwrap_or(u64::MAX),
+                "tool executed"
+            );
+            self.finish(&call.id, outcome)
+        })
+    }
+}
+
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.definitions.iter().map(|tool| tool.name.as_str()).collect();
+        f.debug_struct("Toolbox")
+            .field("tools", &names)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
