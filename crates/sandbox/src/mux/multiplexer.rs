@@ -1,0 +1,315 @@
+//! The protocol as the host speaks it, without I/O: frames in, frames out, and what each call may see.
+//!
+//! It trusts the guest with nothing. A frame that the protocol does not allow at that moment is a
+//! [`Violation`]; after one, the whole sandbox is lost, because what the guest does is unknown.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use conjure_base::Deadline;
+use conjure_guest::protocol::{Frame, FrameError, FrameKind, GuestError, Open, PAYLOAD_MAX, Reply, StreamId};
+
+use super::channel::{Channel, Owner};
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// How much is handed to the stream at once. It bounds how long a control frame waits behind content.
+const BATCH: usize = 128 * 1024;
+
+/// Something that the guest must never say.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Violation {
+    #[error("the guest sent bytes that are no frame: {0}")]
+    Frame(#[from] FrameError),
+    #[error("the guest sent a {0:?} frame, which only a host sends, or not now")]
+    Kind(FrameKind),
+    #[error("the guest sent a {kind:?} frame for channel {channel}, which is not open")]
+    Channel { kind: FrameKind, channel: u32 },
+    #[error("the guest sent more on channel {0} than it was granted")]
+    Credit(u32),
+    #[error("the guest granted more on channel {0} than can be")]
+    Grant(u32),
+}
+
+/// What a call sees next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Content, in order.
+    Data(StreamId, Bytes),
+    /// The end; nothing follows.
+    Done(Result<Reply, GuestError>),
+    /// The sandbox died first; nothing follows.
+    Lost(SandboxError),
+}
+
+/// All channels of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Multiplexer {
+    channels: BTreeMap<u32, Channel>,
+    /// The channel opened last; numbers are never used again.
+    last: u32,
+    /// Channels with control frames to write, each once. Served before any content.
+    control: VecDeque<u32>,
+    /// Channels with content to write, each once, in turns of one frame.
+    data: VecDeque<u32>,
+    /// Why nothing works any more.
+    failure: Option<SandboxError>,
+    /// Who writes, when there was nothing to write.
+    writer: Option<Waker>,
+    /// Who is to be woken once the lock is released.
+    wakes: Vec<Waker>,
+}
+
+impl Multiplexer {
+    /// Opens a channel.
+    ///
+    /// # Errors
+    /// When the sandbox is lost, or the request is longer than a frame.
+    pub(super) fn open(&mut self, open: &Open, overdue: Deadline) -> Result<u32, SandboxError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let payload = serde_json::to_vec(open)
+            .map_err(|error| SandboxError::new(SandboxErrorKind::BadRequest, error.to_string()))?;
+        if payload.len() > PAYLOAD_MAX {
+            return Err(SandboxError::new(
+                SandboxErrorKind::TooLarge,
+                format!(
+                    "the request has {} bytes, the most is {PAYLOAD_MAX}: pass large content as a file or as \
+                     standard input",
+                    payload.len()
+                ),
+            ));
+        }
+        let id = self.last.checked_add(1).ok_or_else(|| {
+            SandboxError::new(SandboxErrorKind::Lost, "the sandbox has served all calls that it can number")
+        })?;
+        self.last = id;
+        self.channels.insert(id, Channel::new(payload, open.credit, overdue));
+        self.control_due(id);
+        Ok(id)
+    }
+
+    /// Takes a frame of the guest.
+    pub(super) fn receive(&mut self, frame: Frame) -> Result<(), Violation> {
+        let id = frame.channel;
+        let kind = frame.kind;
+        if !matches!(kind, FrameKind::Data | FrameKind::Credit | FrameKind::Done) {
+            return Err(Violation::Kind(kind));
+        }
+        let channel = self
+            .channels
+            .get_mut(&id)
+            // What the guest was not told of cannot be open for it; after `Done` nothing may follow.
+            .filter(|channel| channel.outgoing.open.is_none() && channel.incoming.done.is_none())
+            .ok_or(Violation::Channel { kind, channel: id })?;
+        match kind {
+            FrameKind::Data => {
+                let (stream, content) = frame.data()?;
+                if !channel.incoming.spend(content.len()) {
+                    return Err(Violation::Credit(id));
+                }
+                if channel.owner == Owner::Call {
+                    channel.incoming.push(stream, frame.payload);
+                    self.wakes.extend(channel.incoming.waiter.take());
+                }
+            }
+            FrameKind::Credit => {
+                if !channel.outgoing.granted(frame.credit()?) {
+                    return Err(Violation::Grant(id));
+                }
+                self.wakes.extend(channel.outgoing.waiter.take());
+            }
+            _ => {
+                let reply = frame.json()?;
+                channel.outgoing.close();
+                self.wakes.extend(channel.outgoing.waiter.take());
+                self.wakes.extend(channel.incoming.waiter.take());
+                channel.incoming.done = Some(reply);
+                if channel.owner == Owner::Nobody {
+                    self.channels.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer` with frames to write; pending while there are none, and for ever once the sandbox is lost.
+    pub(super) fn poll_fill(&mut self, buffer: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.failure.is_none() {
+            self.fill(buffer);
+        }
+        if buffer.is_empty() {
+            self.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    fn fill(&mut self, buffer: &mut Vec<u8>) {
+        let mut fits = true;
+        while buffer.len() < BATCH
+            && let Some(id) = self.control.pop_front()
+        {
+            if let Some(channel) = self.channels.get_mut(&id) {
+                channel.outgoing.in_control = false;
+                fits &= channel.outgoing.write_control(id, buffer);
+            }
+        }
+        while buffer.len() < BATCH
+            && let Some(id) = self.data.pop_front()
+        {
+            if let Some(channel) = self.channels.get_mut(&id) {
+                fits &= channel.outgoing.write_data(id, buffer);
+                channel.outgoing.in_data = channel.outgoing.has_data();
+                if channel.outgoing.in_data {
+                    self.data.push_back(id);
+                }
+            }
+        }
+        debug_assert!(fits, "payloads were measured when they were accepted");
+    }
+
+    /// The next event of a call. After `Done` or `Lost` the channel is gone.
+    pub(super) fn poll_event(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Event> {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return Poll::Ready(Event::Lost(self.failure.clone().unwrap_or_else(already_taken)));
+        };
+        if let Some((stream, bytes)) = channel.incoming.pop() {
+            return Poll::Ready(Event::Data(stream, bytes));
+        }
+        if let Some(reply) = channel.incoming.done.take() {
+            self.channels.remove(&id);
+            return Poll::Ready(Event::Done(reply));
+        }
+        if let Some(failure) = &self.failure {
+            let failure = failure.clone();
+            self.channels.remove(&id);
+            return Poll::Ready(Event::Lost(failure));
+        }
+        channel.incoming.waiter = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Hands as much of `piece` on as the guest granted; pending while it granted nothing. Content for a channel
+    /// that has ended is dropped: its end is an event.
+    pub(super) fn poll_send(&mut self, id: u32, piece: &mut Bytes, cx: &mut Context<'_>) -> Poll<()> {
+        let lost = self.failure.is_some();
+        let Some(channel) = self.channels.get_mut(&id).filter(|_| !lost) else {
+            piece.clear();
+            return Poll::Ready(());
+        };
+        if channel.outgoing.accept(piece) {
+            self.data_due(id);
+            return Poll::Ready(());
+        }
+        channel.outgoing.waiter = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// No more content follows.
+    pub(super) fn finish(&mut self, id: u32) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.outgoing.finish();
+            self.data_due(id);
+        }
+    }
+
+    /// The call has room for this much more.
+    pub(super) fn grant(&mut self, id: u32, bytes: u32) {
+        if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.incoming.done.is_none()) {
+            channel.incoming.extend(bytes);
+            channel.outgoing.grant = channel.outgoing.grant.saturating_add(bytes);
+            self.control_due(id);
+        }
+    }
+
+    /// The guest is to end the operation and say `Done` until `overdue`.
+    pub(super) fn cancel(&mut self, id: u32, overdue: Deadline) {
+        if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.incoming.done.is_none()) {
+            channel.overdue = channel.overdue.earlier(overdue);
+            if channel.outgoing.cancel() {
+                self.control_due(id);
+            }
+        }
+    }
+
+    /// Nobody waits for this channel any more.
+    pub(super) fn abandon(&mut self, id: u32, overdue: Deadline) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        // A request that was never written needs no cancelling, one that is done neither.
+        if channel.outgoing.open.is_some() || channel.incoming.done.is_some() || self.failure.is_some() {
+            self.channels.remove(&id);
+            return;
+        }
+        channel.owner = Owner::Nobody;
+        channel.incoming.discard();
+        self.cancel(id, overdue);
+    }
+
+    /// The sandbox is lost: every call ends with this error, if it has not ended. The first reason stands.
+    pub(super) fn fail(&mut self, error: SandboxError) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.failure = Some(error);
+        self.channels.retain(|_, channel| channel.owner == Owner::Call);
+        for channel in self.channels.values_mut() {
+            channel.outgoing.close();
+            self.wakes.extend(channel.outgoing.waiter.take());
+            self.wakes.extend(channel.incoming.waiter.take());
+        }
+        self.control.clear();
+        self.data.clear();
+    }
+
+    pub(super) fn failure(&self) -> Option<&SandboxError> {
+        self.failure.as_ref()
+    }
+
+    /// The moments at which calls without an answer make the guest dead.
+    pub(super) fn overdues(&self) -> impl Iterator<Item = Deadline> {
+        self.channels
+            .values()
+            .filter(|channel| channel.incoming.done.is_none())
+            .map(|channel| channel.overdue)
+    }
+
+    /// Who is to be woken, once the lock is released.
+    pub(super) fn take_wakes(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.wakes)
+    }
+
+    /// Whether this channel's end was not taken yet.
+    pub(super) fn is_open(&self, id: u32) -> bool {
+        self.channels.contains_key(&id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn open_channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    fn control_due(&mut self, id: u32) {
+        if let Some(channel) = self.channels.get_mut(&id)
+            && !std::mem::replace(&mut channel.outgoing.in_control, true)
+        {
+            self.control.push_back(id);
+            self.wakes.extend(self.writer.take());
+        }
+    }
+
+    fn data_due(&mut self, id: u32) {
+        if let Some(channel) = self.channels.get_mut(&id)
+            && channel.outgoing.has_data()
+            && !std::mem::replace(&mut channel.outgoing.in_data, true)
+        {
+            self.data.push_back(id);
+            self.wakes.extend(self.writer.take());
+        }
+    }
+}
+
+fn already_taken() -> SandboxError {
+    SandboxError::new(SandboxErrorKind::BadRequest, "the call has ended already")
+}

@@ -1,0 +1,166 @@
+//! The tasks of one sandbox: a reader, a writer, and their supervisor, which also holds the guard.
+//!
+//! The supervisor ends when the sandbox is closed, when the guest ends, breaks the protocol or does not answer
+//! in time. Whatever the reason, it does the same: every call ends as lost, both directions of the stream are
+//! closed, which makes a sound guest end everything it runs and then itself, and what has not ended within
+//! [`GRACE`] is killed. When its task is dropped (the runtime ends), the same is left to the guard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use conjure_base::Deadline;
+use conjure_guest::protocol::Decoder;
+use std::future::poll_fn;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::link::Link;
+use super::multiplexer::Violation;
+use crate::connector::SandboxGuard;
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// How long the guest may take beyond what it was given: to answer after a deadline or a cancellation, and to
+/// end after its stream was closed.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
+/// How long the reason of a guest's end is waited for, so that the error can name it.
+const REASON: Duration = Duration::from_secs(1);
+
+/// How much is read at once.
+const READ: usize = 256 * 1024;
+
+/// Runs the sandbox until it is over, and returns when nothing of it is left.
+pub(crate) async fn supervise(
+    link: Arc<Link>,
+    mut guard: Box<dyn SandboxGuard>,
+    decoder: Decoder,
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    closing: CancellationToken,
+) {
+    let _failing = FailOnDrop(Arc::clone(&link));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(read(Arc::clone(&link), reader, decoder));
+    tasks.spawn(write(Arc::clone(&link), writer));
+    let reason = tokio::select! {
+        biased;
+        () = closing.cancelled() => "it was closed".to_owned(),
+        reason = watch(&link) => reason,
+        reason = stream_end(&link, &mut tasks, guard.as_mut()) => reason,
+    };
+    tracing::debug!(reason, "sandbox ends");
+    link.fail(lost(&reason));
+    // Closes both directions, and only then is the guest's end waited for.
+    tasks.shutdown().await;
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        _ = guard.ended() => {}
+        () = patience => {
+            // A process that the kernel does not let go of is left to it.
+            let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+            tokio::select! {
+                biased;
+                () = guard.kill() => {}
+                () = patience => tracing::warn!(?guard, "the guest was killed and is not gone yet"),
+            }
+        }
+    }
+}
+
+/// Calls end also when the supervisor's task is dropped or panics.
+struct FailOnDrop(Arc<Link>);
+
+impl Drop for FailOnDrop {
+    fn drop(&mut self) {
+        self.0.fail(lost("its supervisor ended"));
+    }
+}
+
+fn lost(reason: &str) -> SandboxError {
+    SandboxError::new(SandboxErrorKind::Lost, format!("the sandbox was lost: {reason}"))
+}
+
+/// Resolves with the reason when a call poisoned the sandbox, or the guest owes an answer for too long.
+async fn watch(link: &Link) -> String {
+    loop {
+        let armed = link.arm();
+        if let Some(failure) = link.failure() {
+            return failure.to_string();
+        }
+        if armed != Deadline::NEVER && link.clock().remaining(armed).is_zero() {
+            return format!("the guest did not answer within {} s of a deadline", GRACE.as_secs());
+        }
+        tokio::select! {
+            () = link.attention() => {}
+            () = link.clock().sleep_until(armed) => {}
+        }
+    }
+}
+
+/// Resolves with the reason when the stream is of no more use, or the guest has ended.
+async fn stream_end(link: &Link, tasks: &mut JoinSet<String>, guard: &mut dyn SandboxGuard) -> String {
+    let broken = tokio::select! {
+        biased;
+        broken = tasks.join_next() => broken,
+        how = guard.ended() => {
+            // What the guest said before its end is still in the stream.
+            let patience = link.clock().sleep_until(link.clock().deadline(REASON));
+            tokio::select! {
+                _ = tasks.join_next() => {}
+                () = patience => {}
+            }
+            return format!("the guest ended ({how})");
+        }
+    };
+    let broken = match broken {
+        Some(Ok(reason)) => reason,
+        Some(Err(error)) => format!("a task of its stream failed: {error}"),
+        None => "its stream has no tasks".to_owned(),
+    };
+    let patience = link.clock().sleep_until(link.clock().deadline(REASON));
+    tokio::select! {
+        how = guard.ended() => format!("{broken}; the guest ended ({how})"),
+        () = patience => broken,
+    }
+}
+
+async fn read(
+    link: Arc<Link>,
+    mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    mut decoder: Decoder,
+) -> String {
+    let mut buffer = BytesMut::with_capacity(READ);
+    loop {
+        // First what the handshake left over.
+        if let Err(violation) = link.receive(|| decoder.next_frame().map_err(Violation::from)) {
+            let reason = violation.to_string();
+            link.fail(lost(&reason));
+            return reason;
+        }
+        buffer.clear();
+        match reader.read_buf(&mut buffer).await {
+            Ok(0) if decoder.is_at_boundary() => return "its stream ended".to_owned(),
+            Ok(0) => return "its stream ended within a frame".to_owned(),
+            Ok(_) => decoder.push(&buffer),
+            Err(error) => return format!("its stream broke: {error}"),
+        }
+    }
+}
+
+async fn write(link: Arc<Link>, mut writer: Box<dyn AsyncWrite + Send + Unpin>) -> String {
+    let mut buffer = Vec::new();
+    loop {
+        buffer.clear();
+        poll_fn(|cx| link.poll_fill(&mut buffer, cx)).await;
+        let written = match writer.write_all(&buffer).await {
+            Ok(()) => writer.flush().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            return format!("its stream broke: {error}");
+        }
+    }
+}
