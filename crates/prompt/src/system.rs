@@ -108,7 +108,41 @@ fn instruct(xml: &mut XmlWriter, style: ActivationStyle) {
 
 #[cfg(test)]
 mod tests {
+    use conjure_skill::{Frontmatter, Mode};
+
     use super::*;
+    use crate::locations::Locations;
+
+    fn skill(name: &str, description: &str) -> Skill {
+        let content = format!("---\nname: {name}\ndescription: {description}\n---\n# {name}\n");
+        let frontmatter = Frontmatter::parse(&content, Mode::Strict).unwrap().frontmatter;
+        Skill::new(frontmatter, format!("/home/me/skills/{name}/SKILL.md"))
+    }
+
+    #[test]
+    fn the_whole_prompt_with_the_paths_of_the_sandbox() {
+        let skills = [
+            skill("log-analyzer", "Finds errors in logs. Use for files that end in .log."),
+            skill("sales-report", "Computes growth by region & product from a <CSV>."),
+        ];
+        let options = PromptOptions {
+            locations: Locations::mapped(|host| {
+                Some(Path::new("/mnt/skills").join(host.strip_prefix("/home/me/skills").ok()?))
+            }),
+            workspace: Some("/workspace".into()),
+            ..PromptOptions::default()
+        };
+        insta::assert_snapshot!(build_system_prompt("You are a helpful assistant.", &skills, &options));
+    }
+
+    #[test]
+    fn without_locations_no_path_of_the_host_is_told() {
+        let skills = [skill("pdf", "Reads PDF files.")];
+        for locations in [Locations::omitted(), Locations::mapped(|_| None)] {
+            let text = generate(&skills, &PromptOptions { locations, ..PromptOptions::default() });
+            assert!(text.contains("\npdf\n") && !text.contains("/home"), "{text}");
+        }
+    }
 
     #[test]
     fn what_the_model_reads_about_skills() {

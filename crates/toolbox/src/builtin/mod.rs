@@ -86,3 +86,6 @@ impl Request {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

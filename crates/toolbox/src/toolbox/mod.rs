@@ -28,8 +28,9 @@ use crate::text::quote;
 use crate::tool::{Tool, ToolContext, ToolOutcome, ToolStatus};
 
 /// How long a call may take to say what it knows once its time is up or it was cancelled. A sandbox needs it to kill
-/// the processes and to send the output so far; a tool that does not return within it is dropped.
-const GRACE: Duration = Duration::from_secs(2);
+/// the processes and to send the output so far; a tool that does not return within it is dropped. Shorter than the
+/// driver's own patience (`CANCEL_GRACE`), so that the better result, from here, comes first.
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// The tools of a session, and the rules for their calls. Every call gets exactly one result; what goes wrong is told
 /// in it. A panic of a host's tool is not caught here: the driver contains it.
@@ -71,21 +72,6 @@ impl Toolbox {
     #[must_use]
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
         Arc::clone(&self.definitions)
-    }
-
-    /// Authorises a call and runs it, for hosts without a driver. Nobody can be asked here, so a call that needs a
-    /// person is denied.
-    pub async fn execute(&self, call: &ToolCall, context: CallContext) -> ToolResult {
-        let reason = match self.authorize(call).await {
-            Authorization::Allow => return self.run(call, context).await,
-            Authorization::Deny { reason } => format!("the call was denied: {reason}"),
-            Authorization::Ask { reason } => {
-                format!(
-                    "the call was denied, because it needs a person's approval and nobody can be asked: {reason}"
-                )
-            }
-        };
-        self.finish(&call.id, ToolOutcome::error(reason))
     }
 
     fn prepare(&self, call: &ToolCall) -> Prepared<'_> {
@@ -140,7 +126,11 @@ impl Toolbox {
             return gone(Gone::Cancelled, &call.name, "before it started");
         }
         if self.clock.remaining(context.deadline).is_zero() {
-            return gone(Gone::TimedOut, &call.name, "before it started, because the turn's time is up");
+            return gone(
+                Gone::TimedOut,
+                &call.name,
+                "before it started, since the time of the whole turn is up",
+            );
         }
         let deadline = self.clock.deadline(self.timeout).earlier(context.deadline);
         // Cancelled when this future ends in whatever way, so that nothing outlives the call.
@@ -150,8 +140,9 @@ impl Toolbox {
         let give_up = Box::pin(self.give_up(deadline, &context.cancel));
         match future::select(work, give_up).await {
             Either::Left((outcome, _)) => outcome,
-            Either::Right((Gone::Cancelled, _)) => gone(Gone::Cancelled, &call.name, "while it ran"),
-            Either::Right((Gone::TimedOut, _)) => gone(Gone::TimedOut, &call.name, "while it ran"),
+            Either::Right((why, _)) => {
+                gone(why, &call.name, "while it ran; what it did until then is not known")
+            }
         }
     }
 
@@ -204,15 +195,11 @@ enum Gone {
 }
 
 fn gone(why: Gone, tool: &str, when: &str) -> ToolOutcome {
-    match why {
-        Gone::TimedOut => ToolOutcome::with_status(
-            ToolStatus::TimedOut,
-            format!("`{tool}` timed out {when}; what it did until then is not known"),
-        ),
-        Gone::Cancelled => {
-            ToolOutcome::with_status(ToolStatus::Cancelled, format!("`{tool}` was cancelled {when}"))
-        }
-    }
+    let (status, what) = match why {
+        Gone::TimedOut => (ToolStatus::TimedOut, "timed out"),
+        Gone::Cancelled => (ToolStatus::Cancelled, "cancelled"),
+    };
+    ToolOutcome::with_status(status, format!("{what}: `{tool}` was given up {when}"))
 }
 
 impl ToolRunner for Toolbox {
@@ -260,3 +247,6 @@ impl fmt::Debug for Toolbox {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

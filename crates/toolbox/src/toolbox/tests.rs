@@ -1,0 +1,351 @@
+//! Dispatch: bounds in time, approval, redaction, tools of the host, and any input whatever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conjure_base::SystemClock;
+use conjure_conversation::ResultContent;
+use conjure_prompt::ToolOptions;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::fake::{FakeCommand, FakeExecutor, exited};
+use crate::tool::tool_fn;
+use crate::{DenyAll, approver_fn};
+
+fn context() -> CallContext {
+    CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() }
+}
+
+fn bash(script: &str) -> ToolCall {
+    ToolCall::new("toolu_1", "bash_tool", &json!({"command": script, "description": "why"}))
+}
+
+fn host_call(name: &str) -> ToolCall {
+    ToolCall::new("toolu_1", name, &json!({}))
+}
+
+fn definition(name: &str) -> ToolDefinition {
+    ToolDefinition {
+        name: name.to_owned(),
+        description: "A tool.".to_owned(),
+        input_schema: json!({"type": "object"}),
+    }
+}
+
+const SHARED: CallTraits = CallTraits { access: Access::Shared, idempotent: true };
+
+fn over(executor: &FakeExecutor) -> ToolboxBuilder {
+    Toolbox::builder().executor(Arc::new(executor.clone()))
+}
+
+fn giving(outcome: ToolOutcome) -> Toolbox {
+    let tool = tool_fn(definition("host"), SHARED, move |_, _| future::ready(outcome.clone()));
+    Toolbox::builder().tool(tool).build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_timeout_with_the_output_until_then() {
+    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::Hangs("working\n".to_owned()));
+    let toolbox = over(&executor).timeout(Duration::from_secs(7)).build().unwrap();
+    let start = SystemClock.deadline(Duration::ZERO);
+    let result = toolbox.run(&bash("sleep"), context()).await;
+    assert!(result.is_error);
+    assert!(result.text().starts_with("working\n[timed out"), "{}", result.text());
+    assert_eq!(toolbox.since(start).as_secs(), 7);
+    assert_eq!(executor.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_turn_is_the_end_of_its_calls() {
+    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::Hangs(String::new()));
+    let toolbox = over(&executor).build().unwrap();
+    let start = SystemClock.deadline(Duration::ZERO);
+    let deadline = SystemClock.deadline(Duration::from_secs(3));
+    let result = toolbox.run(&bash("sleep"), CallContext { deadline, ..context() }).await;
+    assert!(result.text().contains("timed out"), "{}", result.text());
+    assert_eq!(toolbox.since(start).as_secs(), 3);
+
+    let result = toolbox.run(&bash("sleep"), CallContext { deadline, ..context() }).await;
+    assert!(result.text().contains("before it started"), "{}", result.text());
+    assert_eq!(executor.commands().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_end_by_itself_is_given_up_after_the_grace() {
+    let executor = FakeExecutor::new().with_command("stuck", FakeCommand::Stuck);
+    let stuck = tool_fn(definition("stuck"), SHARED, |_, _| future::pending());
+    let toolbox = over(&executor).tool(stuck).build().unwrap();
+    for call in [bash("stuck"), host_call("stuck")] {
+        let start = SystemClock.deadline(Duration::ZERO);
+        let result = toolbox.run(&call, context()).await;
+        assert!(result.is_error && result.text().starts_with("timed out"), "{}", result.text());
+        assert_eq!(toolbox.since(start), Duration::from_secs(30) + GRACE);
+        assert_eq!(executor.running(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_ends_what_was_started_and_says_so() {
+    let executor = FakeExecutor::new()
+        .with_command("sleep", FakeCommand::Hangs("working\n".to_owned()))
+        .with_command("stuck", FakeCommand::Stuck);
+    let toolbox = over(&executor).build().unwrap();
+    for script in ["sleep", "stuck"] {
+        let context = context();
+        let cancel = context.cancel.clone();
+        let call = bash(script);
+        let mut running = Box::pin(toolbox.run(&call, context));
+        assert!(futures_util::poll!(&mut running).is_pending());
+        assert_eq!(executor.running(), 1);
+        cancel.cancel();
+        let result = running.await;
+        assert!(result.is_error && result.text().contains("cancelled"), "{}", result.text());
+        assert_eq!(executor.running(), 0);
+    }
+    let context = context();
+    context.cancel.cancel();
+    let result = toolbox.run(&bash("sleep"), context).await;
+    assert!(result.text().starts_with("cancelled"), "{}", result.text());
+    assert_eq!(executor.commands().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_ends_what_it_started() {
+    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::Hangs(String::new()));
+    let token = Arc::new(std::sync::Mutex::new(None));
+    let seen = Arc::clone(&token);
+    let tool = tool_fn(definition("host"), SHARED, move |_, context: ToolContext| {
+        *seen.lock().unwrap() = Some(context.cancel);
+        future::pending()
+    });
+    let toolbox = over(&executor).tool(tool).build().unwrap();
+    for call in [bash("sleep"), host_call("host")] {
+        let mut running = toolbox.run(&call, context());
+        assert!(futures_util::poll!(&mut running).is_pending());
+        drop(running);
+    }
+    assert_eq!(executor.running(), 0);
+    assert!(token.lock().unwrap().as_ref().unwrap().is_cancelled());
+}
+
+#[test]
+fn reads_and_commands_are_shared_and_writes_are_barriers() {
+    let host = tool_fn(definition("host"), SHARED, |_, _| future::ready(ToolOutcome::text("")));
+    let toolbox = over(&FakeExecutor::new()).tool(host).build().unwrap();
+    let traits = |name: &str, input: Value| toolbox.traits(&ToolCall::new("a", name, &input));
+    let (shared, exclusive) = (Access::Shared, Access::Exclusive);
+    for (name, input, access, idempotent) in [
+        ("view", json!({"path": "a"}), shared, true),
+        ("bash_tool", json!({"command": "ls"}), shared, false),
+        ("create_file", json!({"path": "a", "file_text": ""}), exclusive, true),
+        ("str_replace", json!({"path": "a", "old_str": "b"}), exclusive, false),
+        ("host", json!({}), shared, true),
+        // What only produces an error holds nobody up.
+        ("create_file", json!({}), shared, true),
+        ("unknown", json!({}), shared, true),
+    ] {
+        assert_eq!(traits(name, input), CallTraits { access, idempotent }, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_approver_decides_and_is_not_bothered_with_calls_that_cannot_run() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let approver = approver_fn(move |call: ToolCall| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match call.name.as_str() {
+                "view" => Authorization::Allow,
+                _ => Authorization::Ask { reason: "may it?".to_owned() },
+            }
+        }
+    });
+    let toolbox = over(&FakeExecutor::new()).approver(approver).build().unwrap();
+    let view = ToolCall::new("a", "view", &json!({"path": "a"}));
+    assert_eq!(toolbox.authorize(&view).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&bash("ls")).await, Authorization::Ask { reason: "may it?".to_owned() });
+    assert_eq!(toolbox.authorize(&host_call("unknown")).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&host_call("view")).await, Authorization::Allow);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+
+    let deny = DenyAll { reason: "not here".to_owned() };
+    let toolbox = over(&FakeExecutor::new()).approver(deny).build().unwrap();
+    assert_eq!(toolbox.authorize(&view).await, Authorization::Deny { reason: "not here".to_owned() });
+}
+
+#[tokio::test]
+async fn secrets_are_redacted_in_results_errors_and_every_tool() {
+    let executor = FakeExecutor::new()
+        .with_file("key.txt", "s3cr3t-value\n")
+        .with_command("env", FakeCommand::Ends(exited(1, "API_KEY=s3cr3t-value\n")));
+    let host = tool_fn(definition("host"), SHARED, |_, _| {
+        future::ready(ToolOutcome::error("no entry with s3cr3t-value"))
+    });
+    let environment = [("API_KEY", "s3cr3t-value"), ("LANG", "C.UTF-8")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let toolbox = over(&executor)
+        .tool(host)
+        .redactor(Redactor::new(environment_secrets(&environment)))
+        .build()
+        .unwrap();
+    for call in [
+        bash("env"),
+        host_call("host"),
+        ToolCall::new("a", "view", &json!({"path": "key.txt"})),
+        ToolCall::new("a", "view", &json!({"path": "s3cr3t-value"})),
+        host_call("s3cr3t-value"),
+    ] {
+        let text = toolbox.run(&call, context()).await.text();
+        assert!(text.contains("[REDACTED:API_KEY]") && !text.contains("s3cr3t"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn results_of_host_tools_are_bounded_and_clean() {
+    let long = giving(ToolOutcome::text("x".repeat(1_000_000)));
+    let text = long.run(&host_call("host"), context()).await.text();
+    assert!(text.len() <= 256 * 1024);
+    assert!(text.contains("of 1000000 bytes are left out here]"));
+
+    let result = giving(ToolOutcome::text("a\0b")).run(&host_call("host"), context()).await;
+    assert_eq!(result.text(), "a␀b");
+
+    let many = vec![ResultContent::Text { text: "a".to_owned() }; 1000];
+    let outcome = ToolOutcome { content: many, status: ToolStatus::Succeeded };
+    let result = giving(outcome).run(&host_call("host"), context()).await;
+    assert_eq!(result.content.len(), MOST_PARTS_AND_NOTICE);
+    assert!(result.text().ends_with("[900 more parts of the result are left out]"));
+
+    for (status, said) in
+        [(ToolStatus::Succeeded, "[no output]"), (ToolStatus::Failed, "[the call failed and gave no reason]")]
+    {
+        let outcome = ToolOutcome { content: Vec::new(), status };
+        assert_eq!(giving(outcome).run(&host_call("host"), context()).await.text(), said);
+    }
+}
+
+const MOST_PARTS_AND_NOTICE: usize = 101;
+
+#[tokio::test]
+async fn an_image_that_the_service_would_refuse_never_enters_the_history() {
+    let image =
+        |media_type: &str, data: String| ResultContent::Image { media_type: media_type.to_owned(), data };
+    for (part, told) in [
+        (image("image/tiff", "AAAA".to_owned()), "`image/tiff`"),
+        (image("image/png", "not base64".to_owned()), "not base64"),
+        (image("image/png", String::new()), "not base64"),
+        (image("image/png", "A".repeat(5 * 1024 * 1024 + 4)), "5242884 bytes"),
+    ] {
+        let outcome = ToolOutcome { content: vec![part], status: ToolStatus::Succeeded };
+        let result = giving(outcome).run(&host_call("host"), context()).await;
+        assert!(result.text().starts_with("[an image is left out: ") && result.text().contains(told));
+    }
+    let most = vec![image("image/png", "A".repeat(5 * 1024 * 1024)); 5];
+    let outcome = ToolOutcome { content: most, status: ToolStatus::Succeeded };
+    let result = giving(outcome).run(&host_call("host"), context()).await;
+    assert_eq!(result.text(), "[an image is left out: the result has too many images]");
+    assert_eq!(result.content.len(), 5);
+}
+
+#[test]
+fn tools_that_a_model_cannot_be_told_of_are_errors() {
+    let host =
+        |definition: ToolDefinition| tool_fn(definition, SHARED, |_, _| future::ready(ToolOutcome::text("")));
+    let build = |names: &[&str]| {
+        let builder = over(&FakeExecutor::new());
+        names.iter().fold(builder, |builder, name| builder.tool(host(definition(name)))).build()
+    };
+    for name in ["", "a.b", "a b", "ä", &"a".repeat(129)] {
+        assert_eq!(build(&[name]).unwrap_err(), ToolboxError::InvalidName { name: name.to_owned() });
+    }
+    for names in [&["view"][..], &["a", "a"]] {
+        assert!(matches!(build(names), Err(ToolboxError::DuplicateName { .. })), "{names:?}");
+    }
+    let schemaless = ToolDefinition { input_schema: json!({}), ..definition("a") };
+    assert_eq!(
+        Toolbox::builder().tool(host(schemaless)).build().unwrap_err(),
+        ToolboxError::InvalidSchema { name: "a".to_owned() }
+    );
+    let names: Vec<String> =
+        build(&["b", "a"]).unwrap().definitions().iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(names, ["view", "bash_tool", "create_file", "str_replace", "a", "b"]);
+}
+
+#[tokio::test]
+async fn a_built_in_tool_that_was_not_chosen_is_unknown() {
+    let toolbox =
+        over(&FakeExecutor::new()).builtin(ToolOptions { builtin: vec![BuiltinTool::View] }).build().unwrap();
+    let text = toolbox.run(&bash("ls"), context()).await.text();
+    assert_eq!(text, "there is no tool `bash_tool`; the tools are: `view`");
+}
+
+#[tokio::test]
+async fn input_that_is_too_long_or_too_deep_is_refused() {
+    let limits = OutputLimits { input: 100, ..OutputLimits::default() };
+    let toolbox = over(&FakeExecutor::new()).limits(limits).build().unwrap();
+    let text = toolbox.run(&bash(&"x".repeat(100)), context()).await.text();
+    assert!(text.contains("the most is 100"), "{text}");
+
+    let toolbox = over(&FakeExecutor::new()).build().unwrap();
+    let deep = format!(
+        r#"{{"type":"tool_use","id":"a","name":"view","input":{}1{}}}"#,
+        "[".repeat(100),
+        "]".repeat(100)
+    );
+    let call = conjure_prompt::parse_tool_use(&deep).unwrap();
+    let text = toolbox.run(&call, context()).await.text();
+    assert_eq!(text, "bad input for `view`: the input must be an object, not an array");
+}
+
+/// Any JSON, most of it with the names and types that tools look for.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+        Just(json!("/workspace/a.txt")),
+        Just(json!([1, -1])),
+        Just(json!([i64::MIN, i64::MAX])),
+    ];
+    let field = prop_oneof![
+        Just("path".to_owned()),
+        Just("view_range".to_owned()),
+        Just("command".to_owned()),
+        Just("file_text".to_owned()),
+        Just("old_str".to_owned()),
+        Just("new_str".to_owned()),
+        any::<String>(),
+    ];
+    leaf.prop_recursive(3, 24, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(field.clone(), inner, 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_input_gives_one_result_that_is_not_empty(tool in 0usize..5, input in any_json(), id: String) {
+        let name = ["view", "bash_tool", "create_file", "str_replace", "no_such_tool"][tool];
+        let executor = FakeExecutor::new().with_file("a.txt", "one\ntwo\n");
+        let toolbox = over(&executor).build().unwrap();
+        let call = ToolCall::new(id.clone(), name, &input);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let result = runtime.block_on(toolbox.run(&call, context()));
+        prop_assert_eq!(result.tool_use_id.as_str(), id.as_str());
+        prop_assert!(!result.text().is_empty());
+        // What is refused before it runs is an error, and a barrier only holds up what may run.
+        let rejected = matches!(toolbox.prepare(&call), Prepared::Rejected(_));
+        prop_assert!(!rejected || (result.is_error && toolbox.traits(&call).access == Access::Shared));
+    }
+}
