@@ -32,6 +32,9 @@ mod run_loop;
 mod schedule;
 mod session_event;
 
+#[cfg(feature = "scripted")]
+pub mod scripted;
+
 pub use answer::{
     ParseError, conversation_complete, extract_tool_uses, format_tool_results, format_tool_results_message,
     parse_response,

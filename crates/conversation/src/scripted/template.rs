@@ -1,0 +1,221 @@
+//! Texts with quotations, and JSON values that hold such texts.
+//!
+//! `{{` opens a quotation; `\{{` stands for literal braces (before `{{`, `\\` is one backslash; anywhere else a
+//! backslash is itself). Single braces and a stray `}}` are ordinary text.
+
+use std::fmt;
+use std::iter::repeat_n;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+
+use super::quote::Quotation;
+use super::sent::Sent;
+
+/// What the quotations of one turn may add up to, in bytes.
+pub(super) const MAX_RENDERED_BYTES: usize = 16 << 20;
+
+/// A text with quotations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Quotation(Quotation),
+}
+
+impl Template {
+    /// Reads a text.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some((before, inside)) = rest.split_once("{{") {
+            let kept = before.trim_end_matches('\\');
+            let backslashes = before.len() - kept.len();
+            literal.push_str(kept);
+            literal.extend(repeat_n('\\', backslashes / 2));
+            if backslashes % 2 == 1 {
+                literal.push_str("{{");
+                rest = inside;
+                continue;
+            }
+            let (quotation, length) = Quotation::parse(inside)?;
+            if !literal.is_empty() {
+                parts.push(Part::Literal(std::mem::take(&mut literal)));
+            }
+            parts.push(Part::Quotation(quotation));
+            rest = &inside[length..];
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal));
+        }
+        Ok(Self { parts })
+    }
+
+    /// Whether there is nothing in it.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The text with its quotations filled in.
+    pub(super) fn render(&self, scene: &mut Scene<'_>) -> Result<String, String> {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(literal) => text.push_str(scene.spend(literal)?),
+                Part::Quotation(quotation) => {
+                    let quoted = quotation.evaluate(&scene.sent)?;
+                    text.push_str(scene.spend(&quoted)?);
+                }
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// What a turn's templates are rendered from, and how much they may still add up to.
+pub(super) struct Scene<'r> {
+    sent: Sent<'r>,
+    left: usize,
+}
+
+impl<'r> Scene<'r> {
+    /// A scene for one turn.
+    pub(super) const fn new(sent: Sent<'r>) -> Self {
+        Self { sent, left: MAX_RENDERED_BYTES }
+    }
+
+    fn spend<'t>(&mut self, text: &'t str) -> Result<&'t str, String> {
+        self.left = self.left.checked_sub(text.len()).ok_or_else(|| {
+            format!("the turn with its quotations is larger than {MAX_RENDERED_BYTES} bytes; quote less")
+        })?;
+        Ok(text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Template {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl Visitor<'_> for TextVisitor {
+            type Value = Template;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Template, E> {
+                Template::parse(text).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+/// A JSON value whose texts may hold quotations. The order of an object's keys is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum TemplateValue {
+    /// A text.
+    Text(Template),
+    /// A list.
+    List(Vec<TemplateValue>),
+    /// An object; its keys are literal.
+    Object(Vec<(String, TemplateValue)>),
+    /// A number, a boolean or null.
+    Plain(Value),
+}
+
+impl TemplateValue {
+    /// Writes the value, its quotations filled in, as JSON text behind `json`.
+    pub(super) fn render(&self, scene: &mut Scene<'_>, json: &mut String) -> Result<(), String> {
+        match self {
+            Self::Text(template) => json.push_str(&Value::from(template.render(scene)?).to_string()),
+            Self::Plain(value) => json.push_str(&value.to_string()),
+            Self::List(items) => {
+                json.push('[');
+                for (place, item) in items.iter().enumerate() {
+                    json.push_str(if place == 0 { "" } else { "," });
+                    item.render(scene, json)?;
+                }
+                json.push(']');
+            }
+            Self::Object(fields) => {
+                json.push('{');
+                for (place, (key, value)) in fields.iter().enumerate() {
+                    json.push_str(if place == 0 { "" } else { "," });
+                    json.push_str(&Value::from(key.as_str()).to_string());
+                    json.push(':');
+                    value.render(scene, json)?;
+                }
+                json.push('}');
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for TemplateValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = TemplateValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<TemplateValue, E> {
+        Template::parse(text).map(TemplateValue::Text).map_err(E::custom)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<TemplateValue, E> {
+        Ok(TemplateValue::Plain(Value::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<TemplateValue, E> {
+        Ok(TemplateValue::Plain(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<TemplateValue, E> {
+        Ok(TemplateValue::Plain(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<TemplateValue, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("JSON has no such number"))?;
+        Ok(TemplateValue::Plain(number.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<TemplateValue, E> {
+        Ok(TemplateValue::Plain(Value::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<TemplateValue, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(TemplateValue::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TemplateValue, A::Error> {
+        let mut fields: Vec<(String, TemplateValue)> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        while let Some((key, value)) = map.next_entry::<String, TemplateValue>()? {
+            if !seen.insert(key.clone()) {
+                return Err(de::Error::custom(format!("the key `{key}` stands twice")));
+            }
+            fields.push((key, value));
+        }
+        Ok(TemplateValue::Object(fields))
+    }
+}

@@ -1,0 +1,95 @@
+//! Tests of the script format, the model that plays it and the recorder that writes it.
+
+mod bad_files;
+mod expectations;
+mod fixtures;
+mod playing;
+mod quotations;
+mod recording;
+
+use std::sync::Arc;
+
+use conjure_base::{CallId, TurnId};
+use futures_util::StreamExt as _;
+use serde_json::json;
+
+use crate::scripted::{Script, ScriptFormat, ScriptedModel};
+use crate::{
+    Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response, Role, ToolDefinition,
+    ToolResult,
+};
+
+/// The instructions of [`request`], in the form of the reference, with a skill whose location needs escaping.
+const INSTRUCTIONS: &str = "You help.\n<available_skills>\n<skill>\n<name>\nother\n</name>\n<description>\nx &lt;skill&gt;\n\
+    </description>\n<location>\n/skills/other/SKILL.md\n</location>\n</skill>\n<skill>\n<name>\nsales-report\n</name>\n\
+    <description>\nSales\n</description>\n<location>\n/srv/it&#x27;s &amp;lt;/sales-report/SKILL.md\n</location>\n</skill>\n\
+    </available_skills>";
+
+/// A request with instructions, two tools, and these messages.
+fn request(messages: Vec<Message>) -> Request {
+    let tool = |name: &str| ToolDefinition {
+        name: name.to_owned(),
+        description: "does it".to_owned(),
+        input_schema: json!({"type": "object"}),
+    };
+    Request {
+        turn: TurnId::FIRST,
+        call: 1,
+        instructions: vec![INSTRUCTIONS.to_owned(), "Be brief.".to_owned()],
+        tools: Arc::from([tool("view"), tool("bash_tool")]),
+        messages: messages.into_iter().map(Arc::new).collect(),
+    }
+}
+
+/// What a user says first.
+fn asked() -> Message {
+    Message::user(vec![Block::text("Which region grew fastest?")])
+}
+
+/// A conversation with two tool results.
+fn with_results() -> Vec<Message> {
+    let calls = [("c1", "view"), ("c2", "bash_tool")].map(|(id, name)| {
+        Block::from_json(format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}","input":{{}}}}"#))
+            .unwrap()
+    });
+    let results = [
+        ToolResult::text_result(&CallId::new("c1"), "total: 42\nlast line\n"),
+        ToolResult::error(&CallId::new("c2"), r#"{"top": [{"count": 25, "message": "it broke"}]}"#),
+    ];
+    vec![
+        asked(),
+        Message { role: Role::Assistant, content: calls.into() },
+        Message::user(results.iter().map(Block::tool_result).collect()),
+    ]
+}
+
+/// A model that plays this YAML.
+fn model(yaml: &str) -> ScriptedModel {
+    ScriptedModel::new(Script::from_text(yaml, ScriptFormat::Yaml, "test.yaml").unwrap())
+}
+
+/// Why this YAML is no script.
+fn refused(yaml: &str) -> String {
+    Script::from_text(yaml, ScriptFormat::Yaml, "test.yaml").unwrap_err().to_string()
+}
+
+/// All that a call yields.
+async fn events(model: &impl Model, request: Request) -> Vec<Result<ModelEvent, ModelError>> {
+    model.stream(request).collect().await
+}
+
+/// The answer of a call that ends well.
+async fn answer(model: &impl Model, request: Request) -> Response {
+    match events(model, request).await.pop() {
+        Some(Ok(ModelEvent::Finished(response))) => *response,
+        other => panic!("no answer, but {other:?}"),
+    }
+}
+
+/// The message of a call that fails as a mistake of the script.
+async fn script_error(model: &impl Model, request: Request) -> String {
+    match events(model, request).await.pop() {
+        Some(Err(ModelError { kind: ModelErrorKind::Script, message, .. })) => message,
+        other => panic!("no script error, but {other:?}"),
+    }
+}

@@ -1,0 +1,315 @@
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use proptest::prelude::*;
+use tempfile::tempdir;
+
+use super::{answer, asked, events, model, request, script_error, with_results};
+use crate::scripted::{RecordError, Recorder, ScriptError, ScriptedModel, request_digest};
+use crate::{
+    ApiErrorKind, Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
+    Response, Role, StopReason, Usage, model_fn,
+};
+
+/// Keeps what a model is sent, as the bytes of a request's body.
+struct Captured<M> {
+    model: M,
+    bodies: Mutex<Vec<String>>,
+}
+
+impl<M> Captured<M> {
+    fn new(model: M) -> Self {
+        Self { model, bodies: Mutex::default() }
+    }
+}
+
+impl<M: Model> Model for Captured<M> {
+    fn stream(&self, request: Request) -> ModelStream {
+        let body =
+            serde_json::to_string(&(&request.instructions, &*request.tools, bodies_of(&request))).unwrap();
+        self.bodies.lock().unwrap().push(body);
+        self.model.stream(request)
+    }
+}
+
+fn bodies_of(request: &Request) -> Vec<&Message> {
+    request.messages.iter().map(AsRef::as_ref).collect()
+}
+
+/// A small loop: each answer and a user's reply are appended, three times.
+async fn converse(model: &impl Model) -> Vec<Response> {
+    let mut messages = vec![asked()];
+    let mut answers = Vec::new();
+    for round in 0..3 {
+        let response = answer(model, request(messages.clone())).await;
+        messages.push(Message { role: Role::Assistant, content: response.content.clone() });
+        messages.push(Message::user(vec![Block::text(format!("go on {round}"))]));
+        answers.push(response);
+    }
+    answers
+}
+
+/// Three answers with what a service may send: odd spaces, unknown blocks, numbers as written.
+fn service() -> impl Model {
+    let calls = Mutex::new(0);
+    model_fn(move |_| {
+        let mut calls = calls.lock().unwrap();
+        *calls += 1;
+        let content = match *calls {
+            1 => vec![
+                Block::from_json(r#"{ "type" : "thinking","thinking":"hm {{user}}","signature":"Zm9v" }"#)
+                    .unwrap(),
+                Block::from_json(
+                    r#"{"type":"tool_use","id":"toolu_01","name":"view","input":{"b":1.0,"a":1e3}}"#,
+                )
+                .unwrap(),
+            ],
+            2 => vec![Block::from_json("{\"type\":\"new_kind\",\n\t\"x\":\"\\u0085: - 'é\"}").unwrap()],
+            _ => vec![Block::text("done: \"{{user}}\" \\{{")],
+        };
+        let response = Response {
+            id: Some(format!("msg_{calls}")),
+            model: Some("a-model".to_owned()),
+            content,
+            stop_reason: [StopReason::ToolUse, StopReason::Missing, StopReason::EndTurn][*calls - 1].clone(),
+            usage: Usage { input_tokens: 3, cache_read_input_tokens: u64::MAX, ..Usage::default() },
+            request_id: None,
+        };
+        async move { Ok(response) }
+    })
+}
+
+#[tokio::test]
+async fn a_recording_replays_to_equal_requests_and_answers() {
+    for name in ["run.yaml", "run.json"] {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join(name);
+        let live = Captured::new(Recorder::create(service(), &path).unwrap());
+        let said = converse(&live).await;
+        live.model.finish().unwrap();
+
+        let replay = Captured::new(ScriptedModel::from_file(&path).unwrap().strict());
+        assert_eq!(converse(&replay).await, said);
+        assert_eq!(*replay.bodies.lock().unwrap(), *live.bodies.lock().unwrap());
+        assert!(!folder.path().join(format!("{name}.partial")).exists());
+    }
+}
+
+#[tokio::test]
+async fn a_strict_replay_refuses_another_request_and_a_turn_without_a_digest() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
+    converse(&Recorder::create(service(), &path).unwrap()).await;
+    let message =
+        script_error(&ScriptedModel::from_file(&path).unwrap().strict(), request(with_results())).await;
+    let sent = request_digest(&request(with_results())).to_string();
+    assert!(message.contains("turn 1, sent:") && message.contains(&sent), "{message}");
+    answer(&ScriptedModel::from_file(&path).unwrap(), request(with_results())).await;
+
+    let bare = model("version: 1\nturns: [{content: a}]").strict();
+    let message = script_error(&bare, request(vec![asked()])).await;
+    assert!(message.contains("no digest") && message.contains("record it anew"), "{message}");
+}
+
+#[tokio::test]
+async fn errors_and_broken_streams_are_replayed() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
+    let script = "version: 1\nturns:\n- error: {type: rate_limit_error, message: slow down, retry_after_ms: 20, request_id: r}\n\
+        - {content: [{thinking: hm}, abcdef, ghi], error: {type: truncated, message: gone, after_pieces: 7}, pieces: 3}\n\
+        - {content: abcdef, cut_after: 2, pieces: 3}\n- {error: {type: 'unknown:x', message: m, after_pieces: 0}}\n";
+    let recorder = Recorder::create(model(script), &path).unwrap();
+    let mut live = Vec::new();
+    for _ in 0..4 {
+        live.push(events(&recorder, request(vec![asked()])).await);
+    }
+    let replay = ScriptedModel::from_file(&path).unwrap().strict();
+    for expected in live {
+        let replayed = events(&replay, request(vec![asked()])).await;
+        assert_eq!(shown(&replayed), shown(&expected));
+        assert_eq!(replayed.last().unwrap().as_ref().err(), expected.last().unwrap().as_ref().err());
+        assert_eq!(replayed.first(), expected.first());
+    }
+    assert!(matches!(
+        &events(&replay, request(vec![asked()])).await[..],
+        [Err(ModelError { kind: ModelErrorKind::Script, .. })]
+    ));
+}
+
+/// The text and the thinking that events show, by block.
+fn shown(events: &[Result<ModelEvent, ModelError>]) -> Vec<(usize, String)> {
+    let mut shown: Vec<(usize, String)> = Vec::new();
+    for event in events {
+        if let Ok(ModelEvent::TextDelta { index, text } | ModelEvent::ThinkingDelta { index, text }) = event {
+            match shown.last_mut() {
+                Some((last, so_far)) if last == index => so_far.push_str(text),
+                _ => shown.push((*index, text.clone())),
+            }
+        }
+    }
+    shown
+}
+
+#[tokio::test]
+async fn every_class_of_error_is_kept() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
+    let kinds = [
+        ModelErrorKind::Connection,
+        ModelErrorKind::Truncated,
+        ModelErrorKind::Protocol,
+        ModelErrorKind::Timeout,
+        ModelErrorKind::Script,
+        ModelErrorKind::Api(ApiErrorKind::InvalidRequest),
+        ModelErrorKind::Api(ApiErrorKind::Overloaded),
+        ModelErrorKind::Api(ApiErrorKind::Unknown("brand new".to_owned())),
+    ];
+    let next = Mutex::new(kinds.clone().into_iter());
+    let recorder = Recorder::create(
+        model_fn(move |_| {
+            let kind = next.lock().unwrap().next().unwrap();
+            async move {
+                Err(ModelError { retry_after: Some(Duration::from_millis(7)), ..ModelError::new(kind, "no") })
+            }
+        }),
+        &path,
+    )
+    .unwrap();
+    let mut live = Vec::new();
+    for _ in &kinds {
+        live.push(events(&recorder, request(vec![asked()])).await);
+    }
+    let replay = ScriptedModel::from_file(&path).unwrap();
+    for expected in live {
+        assert_eq!(events(&replay, request(vec![asked()])).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn an_abandoned_call_keeps_its_turn_and_one_under_way_hides_none_before_it() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
+    let script = "version: 1\nturns: [{content: abcd}, {content: two}, {content: three}]";
+    let recorder = Recorder::create(model(script), &path).unwrap();
+    drop(recorder.stream(request(vec![asked()])));
+    let mut first = recorder.stream(request(vec![asked()]));
+    assert_eq!(first.next().await, Some(Ok(ModelEvent::Started)));
+    assert!(first.next().await.is_some());
+    answer(&recorder, request(vec![asked()])).await;
+    assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 0, "the first call is under way");
+    drop(first);
+    let replay = ScriptedModel::from_file(&path).unwrap();
+    assert_eq!(replay.script().len(), 2);
+    let cut = events(&replay, request(vec![asked()])).await;
+    assert_eq!(shown(&cut), [(0, "a".to_owned())]);
+    assert_eq!(answer(&replay, request(vec![asked()])).await.content, [Block::text("two")]);
+}
+
+#[test]
+fn a_recording_is_only_ever_a_regular_file() {
+    let refused = |path: &Path| Recorder::create(model("version: 1\nturns: []"), path).unwrap_err();
+    let folder = tempdir().unwrap();
+    let device = folder.path().join("null.yaml");
+    std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+    for path in [&device, &folder.path().join("run.txt")] {
+        assert!(matches!(refused(path), RecordError::Path(_)), "{path:?}");
+    }
+    let directory = folder.path().join("folder.yaml");
+    fs::create_dir(&directory).unwrap();
+    assert!(
+        matches!(refused(&directory), RecordError::Path(reason) if matches!(*reason, ScriptError::NotAFile { .. }))
+    );
+    let nowhere = folder.path().join("missing/run.yaml");
+    let error = refused(&nowhere);
+    assert!(
+        matches!(error, RecordError::Write { .. }) && error.to_string().contains("missing/run.yaml"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_failure_to_write_disturbs_no_call_and_is_told_at_the_end() {
+    let parent = tempdir().unwrap();
+    let folder = parent.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("run.json");
+    let recorder = Recorder::create(model("version: 1\nturns: [{content: a}, {content: b}]"), &path).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    answer(&recorder, request(vec![asked()])).await;
+    assert!(matches!(recorder.finish(), Err(RecordError::Write { .. })));
+    // The disk is back: the next call writes all that was said.
+    fs::create_dir(&folder).unwrap();
+    answer(&recorder, request(vec![asked()])).await;
+    recorder.finish().unwrap();
+    assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 2);
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_keeps_its_beginning() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let recorder = Recorder::create(
+        model_fn(|_| async {
+            Ok(Response {
+                id: None,
+                model: None,
+                content: vec![Block::text("x".repeat(3 << 20))],
+                stop_reason: StopReason::EndTurn,
+                usage: Usage::default(),
+                request_id: None,
+            })
+        }),
+        &path,
+    )
+    .unwrap();
+    for _ in 0..4 {
+        answer(&recorder, request(vec![asked()])).await;
+    }
+    assert!(matches!(recorder.finish(), Err(RecordError::TooLong { .. })));
+    assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// YAML has many ways to write a text; none may change what the model said.
+    #[test]
+    fn any_text_survives_a_recording(texts in prop::collection::vec(any::<String>(), 1..4), message: String) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for name in ["run.yaml", "run.json"] {
+                let folder = tempdir().unwrap();
+                let path = folder.path().join(name);
+                let calls = Mutex::new(0);
+                let (texts, message) = (texts.clone(), message.clone());
+                let content: Vec<Block> = texts.iter().map(Block::text).collect();
+                let service = model_fn(move |_| {
+                    let mut calls = calls.lock().unwrap();
+                    *calls += 1;
+                    let outcome = if *calls == 1 {
+                        Ok(Response {
+                            id: Some(texts[0].clone()),
+                            model: None,
+                            content: content.clone(),
+                            stop_reason: StopReason::from(Some(texts[0].clone())),
+                            usage: Usage::default(),
+                            request_id: Some(message.clone()),
+                        })
+                    } else {
+                        Err(ModelError::new(ModelErrorKind::Connection, message.clone()))
+                    };
+                    async move { outcome }
+                });
+                let recorder = Recorder::create(service, &path).unwrap();
+                let live = [events(&recorder, request(vec![asked()])).await, events(&recorder, request(vec![asked()])).await];
+                let replay = ScriptedModel::from_file(&path).unwrap();
+                let replayed = [events(&replay, request(vec![asked()])).await, events(&replay, request(vec![asked()])).await];
+                assert_eq!(replayed[0].last(), live[0].last());
+                assert_eq!(replayed[1], live[1]);
+            }
+        });
+    }
+}
