@@ -136,12 +136,28 @@ pub(crate) enum Folder<'a> {
 }
 
 /// Reads the text between the fences.
-fn read(fence: &Fence<'_>, _mode: Mode, _findings: &mut Vec<Diagnostic>) -> Result<Node, Diagnostic> {
-    yaml::read_lenient(fence.yaml).map_err(|error| {
-        let message = format!("Invalid YAML in frontmatter: {}", error.message);
-        let place = position(error.mark, fence.line);
-        Diagnostic::new(RuleId::FrontmatterSyntax, Severity::Error, message, "").at(place)
-    })
+fn read(fence: &Fence<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) -> Result<Node, Diagnostic> {
+    let error = match yaml::read_strict(fence.yaml) {
+        Ok(root) => return Ok(root),
+        Err(error) => error,
+    };
+    let place = position(error.mark, fence.line);
+    let repaired = match mode {
+        Mode::Strict => None,
+        Mode::Lenient => yaml::read_lenient(fence.yaml),
+    };
+    match repaired {
+        Some((root, repair)) => {
+            let message = format!("{}; {}", error.message, repair.as_str());
+            findings
+                .push(Diagnostic::new(RuleId::FrontmatterRepaired, Severity::Warning, message, "").at(place));
+            Ok(root)
+        }
+        None => {
+            let message = format!("Invalid YAML in frontmatter: {}", error.message);
+            Err(Diagnostic::new(RuleId::FrontmatterSyntax, Severity::Error, message, "").at(place))
+        }
+    }
 }
 
 /// Findings about places between the fences.

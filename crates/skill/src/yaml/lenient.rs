@@ -2,24 +2,112 @@
 
 use serde_yaml::Value as Yaml;
 
-use super::node::{Mark, Node, Syntax, Value};
+use super::node::{Mark, Node, Value};
+use super::strict;
 
 /// The start of the text: where a value stands whose place the library does not tell.
 const START: Mark = Mark { line: 1, column: 1 };
 
-/// Reads a document with everything that YAML has.
-pub(crate) fn read(text: &str) -> Result<Node, Syntax> {
-    let yaml: Yaml = serde_yaml::from_str(text).map_err(|error| syntax(&error))?;
-    Ok(node(yaml))
+/// How a document was read that is not what a strict reader takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repair {
+    /// It is YAML, but uses more of it than the format allows.
+    AllOfYaml,
+    /// Values that are no YAML were taken as the text that they are.
+    Quoted,
 }
 
-/// The library's error with its place.
-fn syntax(error: &serde_yaml::Error) -> Syntax {
-    let mark = error.location().map_or(START, |at| Mark {
-        line: u32::try_from(at.line()).unwrap_or(u32::MAX),
-        column: u32::try_from(at.column()).unwrap_or(u32::MAX),
-    });
-    Syntax { message: error.to_string(), mark }
+impl Repair {
+    /// What was done, for people.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::AllOfYaml => "read as YAML with all its features",
+            Self::Quoted => "took values that are no YAML as plain text",
+        }
+    }
+}
+
+/// Reads a document that a strict reader refuses, if anything can be made of it.
+pub(crate) fn read(text: &str) -> Option<(Node, Repair)> {
+    let parse = |text: &str| serde_yaml::from_str::<Yaml>(text).ok().map(node);
+    if let Some(root) = parse(text) {
+        return Some((root, Repair::AllOfYaml));
+    }
+    let quoted = quote(text);
+    // The strict reader first: it keeps numbers as they were written.
+    let root = strict::read(&quoted).ok().or_else(|| parse(&quoted))?;
+    Some((root, Repair::Quoted))
+}
+
+/// The same text with every value in quotes that is not readable by itself: `description: Use when: x` is what real
+/// files contain. A value reaches over the deeper indented lines below it. The number of lines stays.
+fn quote(text: &str) -> String {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut next = 0;
+    while let Some(line) = lines.get(next) {
+        if next > 0 {
+            out.push('\n');
+        }
+        next += 1;
+        let Some((key, value)) = split(line) else {
+            out.push_str(line);
+            continue;
+        };
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let deeper = lines[next..]
+            .iter()
+            .take_while(|below| below.trim().is_empty() || below.len() - below.trim_start().len() > indent)
+            .count();
+        if value.is_empty() {
+            // The keys of a nested mapping are looked at one by one.
+            out.push_str(line);
+            continue;
+        }
+        let below = &lines[next..next + deeper];
+        next += deeper;
+        let whole = below.iter().fold(value.to_owned(), |mut whole, below| {
+            whole.push('\n');
+            whole.push_str(below);
+            whole
+        });
+        out.push_str(key);
+        out.push(' ');
+        if is_block_scalar(value) || is_readable(&whole) {
+            out.push_str(&whole);
+        } else {
+            let words: Vec<_> = whole.split('\n').map(str::trim).filter(|words| !words.is_empty()).collect();
+            out.push('\'');
+            out.push_str(&words.join(" ").replace('\'', "''"));
+            out.push('\'');
+            out.extend(below.iter().map(|_| '\n'));
+        }
+    }
+    out
+}
+
+/// The key of a line with its colon and what is before it, and its value.
+fn split(line: &str) -> Option<(&str, &str)> {
+    let colon = line.find(':')?;
+    let (key, value) = (&line[..=colon], &line[colon + 1..]);
+    let name = key[..colon].trim_start_matches(' ');
+    let is_name =
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    let separated = value.is_empty() || value.starts_with([' ', '\t']);
+    (is_name && separated).then(|| (key, value.trim()))
+}
+
+fn is_block_scalar(value: &str) -> bool {
+    value.starts_with(['|', '>'])
+}
+
+/// Whether a value, which may span lines, is YAML by itself, and no mapping that was not meant.
+fn is_readable(value: &str) -> bool {
+    match serde_yaml::from_str::<Yaml>(value) {
+        Ok(Yaml::Mapping(_)) => value.starts_with('{'),
+        Ok(_) => !value.contains('\t') || value.starts_with(['"', '\'']),
+        Err(_) => false,
+    }
 }
 
 /// The library's tree as ours.
@@ -43,5 +131,57 @@ fn scalar(yaml: &Yaml) -> String {
         Yaml::Number(value) => value.to_string(),
         Yaml::String(text) => text.clone(),
         other => serde_yaml::to_string(other).map(|text| text.trim_end().to_owned()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str, key: &str, expected: &str, repair: Repair) {
+        let (root, done) = read(text).unwrap();
+        let Value::Mapping(entries) = root.value else { panic!("{text:?} is no mapping") };
+        let value =
+            entries.iter().find(|(candidate, ..)| candidate == key).and_then(|(.., value)| value.as_text());
+        assert_eq!((value, done), (Some(expected), repair), "{text:?}");
+    }
+
+    #[test]
+    fn what_real_files_get_wrong_is_repaired() {
+        let quoted = Repair::Quoted;
+        check("name: a\ndescription: Use when: x", "description", "Use when: x", quoted);
+        check(
+            "description: Use when: it's\n  so: far\nname: a",
+            "description",
+            "Use when: it's so: far",
+            quoted,
+        );
+        check("description: [WIP] a thing\nname: a", "description", "[WIP] a thing", quoted);
+        check("description: *bold* words", "description", "*bold* words", quoted);
+        check("description: @mention", "description", "@mention", quoted);
+        check("description: 'a' and 'b'", "description", "'a' and 'b'", quoted);
+        check("description: tab\there: x", "description", "tab\there: x", quoted);
+        check("description: a: b\nversion: 1.10", "version", "1.10", quoted);
+    }
+
+    #[test]
+    fn more_of_yaml_is_read() {
+        check("a: &x b\nc: *x", "c", "b", Repair::AllOfYaml);
+        check("a: [b, c]\nd: !t e", "d", "e", Repair::AllOfYaml);
+    }
+
+    #[test]
+    fn what_is_beyond_repair_is_refused() {
+        for text in ["a: 'b\n- c", "a: b\na: c", "\0", "a: {b\n{"] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in r#"([a-c]|[-:?'"|>#&*!{}\[\],\\ \n\t]){0,60}"#) {
+            let _ = read(&text);
+        }
     }
 }

@@ -5,6 +5,8 @@
 
 mod lenient;
 mod node;
+mod strict;
 
 pub(crate) use lenient::read as read_lenient;
-pub(crate) use node::{Mark, Node, Syntax, Value};
+pub(crate) use node::{Mark, Node, Value};
+pub(crate) use strict::read as read_strict;
