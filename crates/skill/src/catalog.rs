@@ -1,25 +1,23 @@
-//! An immutable snapshot of skills.
+//! An immutable snapshot of skills, looked up by name and by words.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::name::SkillName;
 use crate::skill::Skill;
 
-/// An immutable snapshot: name to skill, in the order of names.
+/// An immutable snapshot: name to skill, in the order of names. Cheap to share behind an [`Arc`]; a change is a new
+/// snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    skills: BTreeMap<String, Arc<Skill>>,
+    skills: BTreeMap<SkillName, Arc<Skill>>,
 }
 
 impl Catalog {
     /// A catalog of these skills; of two with the same name the first stays.
     #[must_use]
     pub fn new(skills: impl IntoIterator<Item = Skill>) -> Self {
-        let mut map = BTreeMap::new();
-        for skill in skills {
-            map.entry(skill.name().as_str().to_owned()).or_insert_with(|| Arc::new(skill));
-        }
-        Self { skills: map }
+        skills.into_iter().map(Arc::new).collect()
     }
 
     /// The skill of this name.
@@ -43,5 +41,150 @@ impl Catalog {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.skills.is_empty()
+    }
+
+    /// The skills whose name or description has some of these words, the best first: those with the most of the words,
+    /// then those that have them in the name, then by name. A word also finds longer ones that begin with it. Words
+    /// that say nothing (`the`, `for`) are passed over.
+    #[must_use]
+    pub fn search(&self, words: &str) -> Vec<&Arc<Skill>> {
+        let mut wanted: Vec<String> = words_of(words).filter(|word| !is_filler(word)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut hits: Vec<_> = self
+            .iter()
+            .filter_map(|skill| {
+                let score = Score::of(skill, &wanted);
+                (score.words > 0).then_some((score, skill))
+            })
+            .collect();
+        // Stable, so equals stay in the order of names.
+        hits.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        hits.into_iter().map(|(_, skill)| skill).collect()
+    }
+}
+
+/// Of two skills with the same name the first stays.
+impl FromIterator<Arc<Skill>> for Catalog {
+    fn from_iter<I: IntoIterator<Item = Arc<Skill>>>(skills: I) -> Self {
+        let mut map = BTreeMap::new();
+        for skill in skills {
+            map.entry(skill.name().clone()).or_insert(skill);
+        }
+        Self { skills: map }
+    }
+}
+
+/// An index of skills by name: [`Catalog::new`] as a function.
+#[must_use]
+pub fn index(skills: impl IntoIterator<Item = Skill>) -> Catalog {
+    Catalog::new(skills)
+}
+
+/// The skill of this name in an index: [`Catalog::get`] as a function.
+#[must_use]
+pub fn find<'a>(index: &'a Catalog, name: &str) -> Option<&'a Arc<Skill>> {
+    index.get(name)
+}
+
+/// How well a skill fits; what comes first weighs more than all that follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Score {
+    /// How many of the wanted words it has.
+    words: usize,
+    /// How good its matches are together.
+    weight: usize,
+}
+
+impl Score {
+    fn of(skill: &Skill, wanted: &[String]) -> Self {
+        const IN_NAME: usize = 8;
+        const BEGINS_IN_NAME: usize = 4;
+        const IN_DESCRIPTION: usize = 2;
+        const BEGINS_IN_DESCRIPTION: usize = 1;
+        let name: Vec<_> = words_of(skill.name().as_str()).collect();
+        let description: Vec<_> = words_of(skill.description()).collect();
+        let mut score = Self::default();
+        for word in wanted {
+            let is = |candidate: &String| candidate == word;
+            let begins = |candidate: &String| candidate.starts_with(word.as_str());
+            let weight = if name.iter().any(is) {
+                IN_NAME
+            } else if name.iter().any(begins) {
+                BEGINS_IN_NAME
+            } else if description.iter().any(is) {
+                IN_DESCRIPTION
+            } else if description.iter().any(begins) {
+                BEGINS_IN_DESCRIPTION
+            } else {
+                continue;
+            };
+            score.words += 1;
+            score.weight += weight;
+        }
+        score
+    }
+}
+
+/// The words of a text in lowercase.
+fn words_of(text: &str) -> impl Iterator<Item = String> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+/// Whether nearly every description has this word.
+fn is_filler(word: &str) -> bool {
+    const FILLERS: [&str; 24] = [
+        "a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "i", "in", "is", "it", "my", "of",
+        "on", "or", "that", "the", "this", "to", "when", "with",
+    ];
+    FILLERS.contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Frontmatter, Mode};
+
+    fn skill(name: &str, description: &str) -> Skill {
+        let content = format!("---\nname: {name}\ndescription: {description}\n---\n");
+        Skill::new(
+            Frontmatter::parse(&content, Mode::Strict).unwrap().frontmatter,
+            format!("/{name}/SKILL.md"),
+        )
+    }
+
+    fn catalog() -> Catalog {
+        index([
+            skill("sales-report", "Computes growth by region from a CSV"),
+            skill("pdf-forms", "Fill in forms; reports what is missing"),
+            skill("csv", "Reads tables"),
+            skill("csv", "Another of the same name"),
+        ])
+    }
+
+    fn check(words: &str, expected: &[&str]) {
+        let catalog = catalog();
+        let names: Vec<_> = catalog.search(words).iter().map(|skill| skill.name().as_str()).collect();
+        assert_eq!(names, expected, "{words:?}");
+    }
+
+    #[test]
+    fn skills_are_found_by_name_and_listed_in_its_order() {
+        let catalog = catalog();
+        let names: Vec<_> = catalog.iter().map(|skill| skill.name().as_str()).collect();
+        assert_eq!(names, ["csv", "pdf-forms", "sales-report"]);
+        assert_eq!(find(&catalog, "csv").unwrap().description(), "Reads tables");
+        assert!(find(&catalog, "CSV").is_none());
+        assert_eq!((catalog.len(), catalog.is_empty()), (3, false));
+    }
+
+    #[test]
+    fn words_find_the_best_first() {
+        check("csv", &["csv", "sales-report"]);
+        check("a report for the region", &["sales-report", "pdf-forms"]);
+        check("FORMS", &["pdf-forms"]);
+        check("the of", &[]);
+        check("", &[]);
+        check("zebra", &[]);
     }
 }

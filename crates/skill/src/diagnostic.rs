@@ -58,6 +58,8 @@ rules! {
     SkillFileKind = "skill-file-kind",
     /// The file or folder cannot be read.
     Unreadable = "unreadable",
+    /// The file is larger than the limit.
+    FileTooLarge = "file-too-large",
     /// `SKILL.md` is not UTF-8 text.
     NotUtf8 = "not-utf8",
     /// The file does not begin with `---`.
@@ -112,8 +114,6 @@ rules! {
     ScopeUntrusted = "scope-untrusted",
     /// A scope holds more folders, or deeper ones, than discovery looks at.
     ScopeBounds = "scope-bounds",
-    /// A skill's files are more, or deeper, than are listed.
-    ResourceBounds = "resource-bounds",
 }
 
 impl fmt::Display for RuleId {

@@ -10,12 +10,12 @@ use crate::diagnostic::{Diagnostic, RuleId, Severity};
 #[non_exhaustive]
 pub enum SkillError {
     /// There is no skill at this path, or no folder to look for skills in.
-    #[error("no skill at `{}`: {reason}", path.display())]
+    #[error("no skill at `{}`: {missing}", path.display())]
     NotFound {
         /// Where it was looked for.
         path: PathBuf,
         /// What is missing.
-        reason: &'static str,
+        missing: Missing,
     },
     /// The frontmatter breaks the rules.
     #[error("invalid frontmatter in `{}`: {}", path.display(), first_error(diagnostics))]
@@ -69,6 +69,21 @@ pub enum SkillError {
         /// What the operating system said.
         source: io::Error,
     },
+}
+
+/// What is missing where a skill was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Missing {
+    /// Nothing is at the path.
+    #[error("the path does not exist")]
+    Path,
+    /// Something is, but neither a folder nor a `SKILL.md`.
+    #[error("it is neither a folder nor a `SKILL.md`")]
+    Folder,
+    /// The folder has no `SKILL.md`.
+    #[error("the folder has no `SKILL.md`")]
+    SkillFile,
 }
 
 /// The kind of a [`SkillError`].
@@ -130,20 +145,29 @@ impl SkillError {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted)
     }
 
-    /// The failure as findings: those of the frontmatter, or one that says the same as the error.
+    /// The failure as findings: those of the frontmatter, or one that says the same as the error. What the reference
+    /// validator also finds is said in its words.
     #[must_use]
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
-        let rule = match &self {
-            Self::InvalidFrontmatter { .. } => RuleId::FrontmatterSyntax,
-            Self::NotFound { .. } => RuleId::PathMissing,
-            Self::FileNotFound { .. } => RuleId::SkillFileMissing,
-            Self::PermissionDenied { .. } | Self::Io { .. } => RuleId::Unreadable,
-            Self::InvalidStructure { .. } | Self::PathNotAllowed { .. } => RuleId::SkillFileKind,
-            Self::TooLarge { .. } => RuleId::FrontmatterTooLarge,
+        let (rule, message) = match &self {
+            Self::InvalidFrontmatter { .. } => (RuleId::FrontmatterSyntax, String::new()),
+            Self::NotFound { path, missing } => match missing {
+                Missing::Path => (RuleId::PathMissing, format!("Path does not exist: {}", path.display())),
+                Missing::Folder => (RuleId::NotADirectory, format!("Not a directory: {}", path.display())),
+                Missing::SkillFile => {
+                    (RuleId::SkillFileMissing, "Missing required file: SKILL.md".to_owned())
+                }
+            },
+            Self::FileNotFound { .. } => (RuleId::SkillFileMissing, self.to_string()),
+            Self::PermissionDenied { .. } | Self::Io { .. } => (RuleId::Unreadable, with_source(&self)),
+            Self::InvalidStructure { .. } | Self::PathNotAllowed { .. } => {
+                (RuleId::SkillFileKind, self.to_string())
+            }
+            Self::TooLarge { .. } => (RuleId::FileTooLarge, self.to_string()),
         };
         match self {
             Self::InvalidFrontmatter { diagnostics, .. } => diagnostics,
-            other => vec![Diagnostic::new(rule, Severity::Error, other.to_string(), other.path())],
+            other => vec![Diagnostic::new(rule, Severity::Error, message, other.path())],
         }
     }
 
@@ -155,6 +179,14 @@ impl SkillError {
             io::ErrorKind::PermissionDenied => Self::PermissionDenied { path },
             _ => Self::Io { path, source },
         }
+    }
+}
+
+/// The message with what the operating system said.
+fn with_source(error: &SkillError) -> String {
+    match error {
+        SkillError::Io { source, .. } => format!("{error}: {source}"),
+        other => other.to_string(),
     }
 }
 

@@ -3,12 +3,14 @@
 //! A path is resolved by the kernel beneath the handle (`openat2`), so neither `..` nor a link, not even one that is
 //! exchanged in the meantime, leads out of it. Holds one descriptor; nothing outlives the process.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::error::SkillError;
@@ -26,6 +28,66 @@ const ATTEMPTS: u32 = 16;
 pub(crate) struct Folder {
     handle: OwnedFd,
     path: PathBuf,
+}
+
+/// Opens a plain file by a path that leads through no link.
+pub(crate) fn open_direct(path: &Path) -> Result<PlainFile, SkillError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let handle = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    PlainFile::of(handle.map_err(|errno| failure(path, errno))?, path.to_owned())
+}
+
+/// Opens a folder for listing by a path that leads through no link.
+pub(crate) fn open_folder_direct(path: &Path) -> Result<OwnedFd, SkillError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        .map_err(|errno| failure(path, errno))
+}
+
+/// One entry of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) name: OsString,
+    pub(crate) kind: EntryKind,
+}
+
+/// What an entry is, without any link being followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum EntryKind {
+    Folder,
+    File,
+    Link,
+    /// A device, a pipe or a socket.
+    Other,
+}
+
+/// The entries of an open folder, in the order of their names.
+pub(crate) fn entries(folder: &OwnedFd, path: &Path) -> Result<Vec<Entry>, SkillError> {
+    let failed = |errno: Errno| SkillError::from_io(path, errno.into());
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+                FileType::from_raw_mode(stat.st_mode)
+            }
+            known => known,
+        };
+        let kind = match kind {
+            FileType::Directory => EntryKind::Folder,
+            FileType::RegularFile => EntryKind::File,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Other,
+        };
+        entries.push(Entry { name: OsString::from_vec(name.to_bytes().to_vec()), kind });
+    }
+    entries.sort();
+    Ok(entries)
 }
 
 /// An open plain file, with its size when it was opened.
@@ -59,6 +121,17 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.resolve(relative, flags, ResolveFlags::NO_SYMLINKS)
             .map_err(|errno| failure(&self.path.join(relative), errno))
+    }
+
+    /// The target of the link at this path, as it is written there.
+    pub(crate) fn read_link(&self, relative: &Path) -> Result<Vec<u8>, SkillError> {
+        let parent =
+            relative.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = relative.file_name().unwrap_or_default();
+        let target = rustix::fs::readlinkat(self.open_folder(parent)?, name, Vec::new());
+        target
+            .map(std::ffi::CString::into_bytes)
+            .map_err(|errno| SkillError::from_io(&self.path.join(relative), errno.into()))
     }
 
     fn resolve(&self, relative: &Path, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {

@@ -5,18 +5,26 @@
 
 mod catalog;
 mod diagnostic;
+mod discovery;
 mod error;
 mod files;
 mod frontmatter;
 mod metadata;
 mod name;
+mod properties;
+mod resources;
 mod skill;
+mod validate;
 mod yaml;
 
-pub use catalog::Catalog;
+pub use catalog::{Catalog, find, index};
 pub use diagnostic::{Diagnostic, Position, RuleId, Severity};
-pub use error::{SkillError, SkillErrorKind};
+pub use discovery::{Bounds, Discovery, Scope, ScopeKind, Trust, discover, load_all, scan_directory};
+pub use error::{Missing, SkillError, SkillErrorKind};
 pub use frontmatter::{Document, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode};
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
+pub use properties::Properties;
+pub use resources::{MAX_RESOURCE_BYTES, Resource, Resources, SkillDigests};
 pub use skill::{MAX_SKILL_FILE_BYTES, Skill};
+pub use validate::validate;

@@ -7,11 +7,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
-use crate::error::SkillError;
+use crate::error::{Missing, SkillError};
 use crate::files::{Folder, PlainFile};
 use crate::frontmatter::{self, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode, Scan};
 use crate::metadata::Metadata;
 use crate::name::SkillName;
+use crate::properties::Properties;
 
 /// The names of a skill's main file, in the order in which they are looked for.
 pub(crate) const SKILL_FILES: [&str; 2] = ["SKILL.md", "skill.md"];
@@ -144,6 +145,12 @@ impl Skill {
         &self.diagnostics
     }
 
+    /// Its properties as the reference implementation prints them.
+    #[must_use]
+    pub fn properties(&self) -> Properties<'_> {
+        Properties::of(&self.frontmatter)
+    }
+
     /// Reads its instructions: the text below the frontmatter, without the space around it, line ends as `\n`.
     ///
     /// # Errors
@@ -181,14 +188,11 @@ impl Place {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let root_dir =
             std::fs::canonicalize(folder).map_err(|error| match SkillError::from_io(path, error) {
-                SkillError::FileNotFound { path } => {
-                    SkillError::NotFound { path, reason: "the path does not exist" }
-                }
+                SkillError::FileNotFound { path } => SkillError::NotFound { path, missing: Missing::Path },
                 other => other,
             })?;
         if !root_dir.is_dir() {
-            let reason = "it is neither a folder nor a `SKILL.md`";
-            return Err(SkillError::NotFound { path: path.to_owned(), reason });
+            return Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Folder });
         }
         let folder_name = folder.file_name().or_else(|| root_dir.file_name()).unwrap_or_default().to_owned();
         Ok(Self { root_dir, folder_name })
@@ -204,7 +208,7 @@ pub(crate) fn find_skill_file(root_dir: &Path) -> Result<(&'static str, PlainFil
             other => return other.map(|file| (name, file)),
         }
     }
-    Err(SkillError::NotFound { path: root_dir.to_owned(), reason: "the folder has no `SKILL.md`" })
+    Err(SkillError::NotFound { path: root_dir.to_owned(), missing: Missing::SkillFile })
 }
 
 /// Reads a file until its frontmatter is closed, and no more of the body than that brings along.
@@ -247,3 +251,6 @@ fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
         Diagnostic::new(RuleId::NotUtf8, Severity::Error, message, "")
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -273,14 +273,10 @@ pub(super) fn block(cursor: &mut Cursor, parent: Option<usize>, folded: bool) ->
         }
         let joins =
             folded && line_break == Some('\n') && !more_indented && !matches!(cursor.next(), ' ' | '\t');
-        match line_break {
-            _ if joins => {
-                if breaks.is_empty() {
-                    text.push(' ');
-                }
-            }
-            Some(value) => text.push(value),
-            None => {}
+        if !joins {
+            text.extend(line_break);
+        } else if breaks.is_empty() {
+            text.push(' ');
         }
     }
     if chomping != Chomping::Strip {

@@ -1,0 +1,164 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder with skills at these paths; each is named as its folder.
+fn folder_with(skills: &[&str]) -> TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    for path in skills {
+        write_skill(temp.path(), path, "d");
+    }
+    temp
+}
+
+fn write_skill(root: &Path, path: &str, description: &str) {
+    let folder = root.join(path);
+    fs::create_dir_all(&folder).unwrap();
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    fs::write(folder.join("SKILL.md"), format!("---\nname: {name}\ndescription: {description}\n---\n"))
+        .unwrap();
+}
+
+fn find_in(path: &Path) -> Discovery {
+    discover(&[Scope::named(path)], Bounds::default(), Mode::Lenient)
+}
+
+fn names(discovery: &Discovery) -> Vec<&str> {
+    discovery.skills.iter().map(|skill| skill.name().as_str()).collect()
+}
+
+fn rules(discovery: &Discovery) -> Vec<RuleId> {
+    discovery.diagnostics.iter().map(Diagnostic::rule).collect()
+}
+
+#[test]
+fn skills_are_found_at_every_level_in_the_order_of_paths() {
+    let temp = folder_with(&["b", "a", "group/sub/c", "a/nested", ".git/x", "node_modules/y", ".hidden/z"]);
+    let found = find_in(temp.path());
+    assert_eq!(names(&found), ["z", "a", "b", "c"]);
+    assert_eq!(found.diagnostics, []);
+    let folders = scan_directory(temp.path(), Bounds::default()).unwrap();
+    let roots: Vec<_> = found.skills.iter().map(|skill| skill.root_dir().to_owned()).collect();
+    assert_eq!(folders, roots);
+    assert_eq!(found.into_catalog().len(), 4);
+}
+
+#[test]
+fn the_scope_itself_may_be_a_skill() {
+    let temp = folder_with(&["only"]);
+    assert_eq!(names(&find_in(&temp.path().join("only"))), ["only"]);
+}
+
+#[test]
+fn a_broken_skill_among_good_ones_is_a_diagnostic() {
+    let temp = folder_with(&["a", "b"]);
+    for (name, content) in
+        [("x", &b"no frontmatter"[..]), ("y", b"---\nname: \xff\n---\n"), ("z", b"---\nname: z\n---\n")]
+    {
+        fs::create_dir(temp.path().join(name)).unwrap();
+        fs::write(temp.path().join(name).join("SKILL.md"), content).unwrap();
+    }
+    fs::create_dir_all(temp.path().join("w/SKILL.md")).unwrap();
+    let found = find_in(temp.path());
+    assert_eq!(names(&found), ["a", "b"]);
+    assert_eq!(
+        rules(&found),
+        [RuleId::SkillFileKind, RuleId::FrontmatterMissing, RuleId::NotUtf8, RuleId::DescriptionMissing]
+    );
+    assert!(found.diagnostics.iter().all(Diagnostic::is_error));
+}
+
+#[test]
+fn of_two_with_one_name_the_higher_rank_stays() {
+    let (project, user) = (folder_with(&["a", "sub/b", "b"]), folder_with(&["a", "c"]));
+    let scopes = [
+        Scope { path: user.path().to_owned(), kind: ScopeKind::User, trust: Trust::Trusted },
+        Scope { path: project.path().to_owned(), kind: ScopeKind::Project, trust: Trust::Trusted },
+    ];
+    let found = discover(&scopes, Bounds::default(), Mode::Lenient);
+    let project_root = project.path().canonicalize().unwrap();
+    assert_eq!(names(&found), ["a", "b", "c"]);
+    assert!(found.skills[..2].iter().all(|skill| skill.root_dir().starts_with(&project_root)));
+    assert_eq!(found.skills[1].root_dir(), project_root.join("b"));
+    assert_eq!(rules(&found), [RuleId::NameCollision, RuleId::NameCollision]);
+    // The same scope twice is no collision.
+    let twice = [scopes[0].clone(), scopes[0].clone()];
+    assert_eq!(discover(&twice, Bounds::default(), Mode::Lenient).diagnostics, []);
+}
+
+#[test]
+fn an_untrusted_scope_is_not_loaded() {
+    let temp = folder_with(&["a"]);
+    let scope = Scope { path: temp.path().to_owned(), kind: ScopeKind::Project, trust: Trust::Untrusted };
+    let found = discover(&[scope], Bounds::default(), Mode::Lenient);
+    assert_eq!((names(&found), rules(&found)), (vec![], vec![RuleId::ScopeUntrusted]));
+}
+
+#[test]
+fn a_missing_scope_is_an_error_when_it_was_named() {
+    let temp = folder_with(&[]);
+    let absent = temp.path().join("absent");
+    assert_eq!(rules(&find_in(&absent)), [RuleId::PathMissing]);
+    let scope = Scope { kind: ScopeKind::User, ..Scope::named(&absent) };
+    assert_eq!(discover(&[scope], Bounds::default(), Mode::Lenient).diagnostics, []);
+    assert!(matches!(load_all([&absent]), Err(SkillError::NotFound { missing: Missing::Path, .. })));
+    assert!(scan_directory(&absent, Bounds::default()).is_err());
+    let file = temp.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert_eq!(rules(&find_in(&file)), [RuleId::NotADirectory]);
+    assert!(load_all([temp.path()]).unwrap().skills.is_empty());
+}
+
+#[test]
+fn links_are_followed_once_and_never_in_circles() {
+    let (temp, elsewhere) = (folder_with(&["a", "group/b"]), folder_with(&["c", "deep/d"]));
+    symlink(temp.path(), temp.path().join("circle")).unwrap();
+    symlink("self", temp.path().join("self")).unwrap();
+    symlink("group", temp.path().join("again")).unwrap();
+    symlink(elsewhere.path().join("c"), temp.path().join("c")).unwrap();
+    // What lies elsewhere is a skill or nothing: it is not searched.
+    symlink(elsewhere.path(), temp.path().join("elsewhere")).unwrap();
+    let found = find_in(temp.path());
+    let mut found_names = names(&found);
+    found_names.sort_unstable();
+    assert_eq!(found_names, ["a", "b", "c"]);
+    assert_eq!(found.diagnostics, []);
+}
+
+#[test]
+fn bounds_cut_off_the_deepest_and_say_so() {
+    let temp = folder_with(&["1/2/3/deep", "1/near"]);
+    let within = |depth, directories| {
+        discover(&[Scope::named(temp.path())], Bounds { depth, directories }, Mode::Lenient)
+    };
+    assert_eq!(names(&within(4, 100)), ["deep", "near"]);
+    assert_eq!(within(4, 100).diagnostics, []);
+    assert_eq!((names(&within(3, 100)), rules(&within(3, 100))), (vec!["near"], vec![RuleId::ScopeBounds]));
+    assert_eq!((names(&within(9, 4)), rules(&within(9, 4))), (vec!["near"], vec![RuleId::ScopeBounds]));
+    assert_eq!((names(&within(9, 3)), rules(&within(9, 3))), (vec![], vec![RuleId::ScopeBounds]));
+}
+
+#[test]
+fn an_unreadable_folder_hides_no_other() {
+    let temp = folder_with(&["a", "locked/b"]);
+    let locked = temp.path().join("locked");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
+    let found = find_in(temp.path());
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
+    match names(&found)[..] {
+        ["a"] => assert_eq!(rules(&found), [RuleId::Unreadable]),
+        // The superuser may read everything.
+        ref all => assert_eq!(all, ["a", "b"]),
+    }
+}
+
+#[test]
+fn many_skills_are_loaded_by_several_threads_in_order() {
+    let many: Vec<String> = (0..300).map(|index| format!("s{index:03}")).collect();
+    let temp = folder_with(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    let found = find_in(temp.path());
+    assert_eq!(names(&found), many);
+}
