@@ -28,12 +28,14 @@ pub(super) async fn run(
     let command = Command { keep_head: kept, keep_tail: kept, spill: limits.spill, ..Command::bash(command) };
     match executor.run(command, options).await {
         Ok(outcome) => render(&outcome, budget),
-        // The only program that is looked up is `bash` itself.
-        Err(error) if error.kind() == SandboxErrorKind::NotFound => ToolOutcome::error(format!(
-            "failed to run the command: {error}\nhint: `bash_tool` needs `bash` in the sandbox, and this sandbox has \
+        // The program itself, and not the folder to run it in.
+        Err(error) if error.kind() == SandboxErrorKind::NotFound && error.to_string().contains("`bash`") => {
+            ToolOutcome::error(format!(
+                "{error}\nhint: `bash_tool` needs `bash` in the sandbox, and this sandbox has \
              none; the other tools work without it"
-        )),
-        Err(error) => failure("run the command", &error),
+            ))
+        }
+        Err(error) => failure("run", "bash", &error),
     }
 }
 

@@ -1,41 +1,36 @@
-//! What the model is told when a sandbox says no: what failed, why, and what to do about it.
+//! What the model is told when a sandbox says no. A sandbox's errors name what failed and how to mend it; what is added
+//! here is what only the tools know.
 
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
 
 use crate::tool::{ToolOutcome, ToolStatus};
 
-/// The outcome of a failed operation; `action` fits "failed to …".
-pub(super) fn failure(action: &str, error: &SandboxError) -> ToolOutcome {
+/// The outcome of a failed operation. `action` fits "failed to …" and is told when the error does not name `subject`.
+pub(super) fn failure(action: &str, subject: &str, error: &SandboxError) -> ToolOutcome {
     let status = match error.kind() {
         SandboxErrorKind::TimedOut => ToolStatus::TimedOut,
         SandboxErrorKind::Cancelled => ToolStatus::Cancelled,
         _ => ToolStatus::Failed,
     };
-    let text = match hint(error.kind()) {
-        Some(hint) => format!("failed to {action}: {error}\nhint: {hint}"),
-        None => format!("failed to {action}: {error}"),
-    };
+    let mut text = error.to_string();
+    if !text.contains(subject) {
+        text = format!("failed to {action} `{subject}`: {text}");
+    }
+    if let Some(hint) = hint(error.kind()) {
+        text = format!("{text}\nhint: {hint}");
+    }
     ToolOutcome::with_status(status, text)
 }
 
 const fn hint(kind: SandboxErrorKind) -> Option<&'static str> {
     Some(match kind {
-        SandboxErrorKind::NotFound => "check the path by viewing the folder that should hold it",
-        SandboxErrorKind::PermissionDenied => "work in the workspace, where files can be written",
-        SandboxErrorKind::PathNotAllowed => {
-            "use paths in the workspace; the folders of skills can be read but not changed"
-        }
-        SandboxErrorKind::WrongFileType => "view the path's folder to see what is there",
+        SandboxErrorKind::NotFound => "view the folder that should hold it",
         SandboxErrorKind::TooLarge => "work on a part of it with `bash_tool`",
-        SandboxErrorKind::NotText => "inspect and change binary files with `bash_tool`",
+        SandboxErrorKind::NotText => "inspect and change files that are not text with `bash_tool`",
         SandboxErrorKind::NoMatch => {
-            "view the file and copy the text exactly, with its whitespace and without line numbers"
+            "`old_str` must be copied exactly; the line numbers that `view` shows are not part of the file"
         }
-        SandboxErrorKind::NotUnique => {
-            "add lines before or after to `old_str` until it occurs once, or edit with `bash_tool`"
-        }
-        SandboxErrorKind::NoSpace => "delete files that are no longer needed",
-        SandboxErrorKind::Exhausted => "end what runs in the background, or try again with less at once",
+        SandboxErrorKind::NotUnique => "lengthen `old_str` by the lines before or after it",
         SandboxErrorKind::Lost => {
             "the sandbox ended while this ran, so it may or may not have taken effect: check before trying again"
         }

@@ -18,7 +18,7 @@ pub(super) async fn create(
             ToolOutcome::text(format!("Replaced the file `{shown}`, which now has {} bytes.", written.size))
         }
         Ok(written) => ToolOutcome::text(format!("Created the file `{shown}` with {} bytes.", written.size)),
-        Err(error) => failure(&format!("create `{shown}`"), &error),
+        Err(error) => failure("create", &shown, &error),
     }
 }
 
@@ -38,6 +38,6 @@ pub(super) async fn replace(
                 written.size
             ))
         }
-        Err(error) => failure(&format!("edit `{shown}`"), &error),
+        Err(error) => failure("edit", &shown, &error),
     }
 }

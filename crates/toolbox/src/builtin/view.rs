@@ -40,7 +40,7 @@ pub(super) async fn run(
         )),
         Ok(View::Directory(listing)) => ToolOutcome::text(directory(&shown, &listing, budget)),
         Err(error) if error.kind() == SandboxErrorKind::TooLarge => too_large_image(&shown, limits),
-        Err(error) => failure(&format!("view `{shown}`"), &error),
+        Err(error) => failure("view", &shown, &error),
     }
 }
 

@@ -27,10 +27,14 @@ use crate::limits::OutputLimits;
 use crate::text::quote;
 use crate::tool::{Tool, ToolContext, ToolOutcome, ToolStatus};
 
-/// How long a call may take to say what it knows once its time is up or it was cancelled. A sandbox needs it to kill
-/// the processes and to send the output so far; a tool that does not return within it is dropped. Shorter than the
-/// driver's own patience (`CANCEL_GRACE`), so that the better result, from here, comes first.
-const GRACE: Duration = Duration::from_millis(1500);
+/// How long a call may take to end what it started once it is cancelled. Shorter than the driver's own patience
+/// (`CANCEL_GRACE`), so that the better result, from here, comes first.
+const CANCEL_GRACE: Duration = Duration::from_millis(1500);
+
+/// How long a sandbox may take beyond a call's deadline to kill its processes and to send the output so far. Longer
+/// than a sandbox's own patience with its guest, so that it can say that it is lost. A tool of the host has no such
+/// time: it is dropped at its deadline.
+const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 
 /// The tools of a session, and the rules for their calls. Every call gets exactly one result; what goes wrong is told
 /// in it. A panic of a host's tool is not caught here: the driver contains it.
@@ -136,8 +140,12 @@ impl Toolbox {
         // Cancelled when this future ends in whatever way, so that nothing outlives the call.
         let cancel = context.cancel.child_token();
         let _guard = cancel.clone().drop_guard();
+        let overtime = match prepared {
+            Prepared::Builtin(..) => SANDBOX_GRACE,
+            _ => Duration::ZERO,
+        };
         let work = self.start(prepared, call, deadline, cancel);
-        let give_up = Box::pin(self.give_up(deadline, &context.cancel));
+        let give_up = Box::pin(self.give_up(deadline, overtime, &context.cancel));
         match future::select(work, give_up).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right((why, _)) => {
@@ -166,15 +174,21 @@ impl Toolbox {
         }
     }
 
-    /// Resolves when a call that does not return by itself must be given up.
-    async fn give_up(&self, deadline: Deadline, cancel: &CancellationToken) -> Gone {
-        let cancelled = Box::pin(cancel.cancelled());
-        let gone = match future::select(cancelled, self.clock.sleep_until(deadline)).await {
+    /// Resolves when a call that does not return by itself must be given up: `overtime` after its deadline, or a
+    /// grace after its cancellation.
+    async fn give_up(&self, deadline: Deadline, overtime: Duration, cancel: &CancellationToken) -> Gone {
+        let cancelled = async {
+            cancel.cancelled().await;
+            self.clock.sleep_until(self.clock.deadline(CANCEL_GRACE)).await;
+        };
+        let late = async {
+            self.clock.sleep_until(deadline).await;
+            self.clock.sleep_until(self.clock.deadline(overtime)).await;
+        };
+        match future::select(Box::pin(cancelled), Box::pin(late)).await {
             Either::Left(_) => Gone::Cancelled,
             Either::Right(_) => Gone::TimedOut,
-        };
-        self.clock.sleep_until(self.clock.deadline(GRACE)).await;
-        gone
+        }
     }
 
     /// The time that has passed since `start`, which an earlier `deadline(ZERO)` of the clock gave.

@@ -77,11 +77,11 @@ async fn what_does_not_end_by_itself_is_given_up_after_the_grace() {
     let executor = FakeExecutor::new().with_command("stuck", FakeCommand::Stuck);
     let stuck = tool_fn(definition("stuck"), SHARED, |_, _| future::pending());
     let toolbox = over(&executor).tool(stuck).build().unwrap();
-    for call in [bash("stuck"), host_call("stuck")] {
+    for (call, overtime) in [(bash("stuck"), SANDBOX_GRACE), (host_call("stuck"), Duration::ZERO)] {
         let start = SystemClock.deadline(Duration::ZERO);
         let result = toolbox.run(&call, context()).await;
         assert!(result.is_error && result.text().starts_with("timed out"), "{}", result.text());
-        assert_eq!(toolbox.since(start), Duration::from_secs(30) + GRACE);
+        assert_eq!(toolbox.since(start), Duration::from_secs(30) + overtime);
         assert_eq!(executor.running(), 0);
     }
 }
@@ -299,6 +299,54 @@ async fn input_that_is_too_long_or_too_deep_is_refused() {
     let call = conjure_prompt::parse_tool_use(&deep).unwrap();
     let text = toolbox.run(&call, context()).await.text();
     assert_eq!(text, "bad input for `view`: the input must be an object, not an array");
+}
+
+/// Keeps the events of the audit log as text.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "conjure::audit"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+                self.0.push_str(&format!("{}={value:?} ", field.name()));
+            }
+        }
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_execution_is_in_the_audit_log_without_content() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let executor = FakeExecutor::new()
+        .with_command("secret word", FakeCommand::Ends(exited(0, "secret word")))
+        .with_command("secret sleep", FakeCommand::Hangs("secret".to_owned()));
+    let toolbox = over(&executor).build().unwrap();
+    for call in [bash("secret word"), bash("secret sleep"), bash(""), host_call("secret_tool")] {
+        toolbox.run(&call, context()).await;
+    }
+    insta::assert_snapshot!(log.0.lock().unwrap().join("\n"));
 }
 
 /// Any JSON, most of it with the names and types that tools look for.
