@@ -301,54 +301,6 @@ async fn input_that_is_too_long_or_too_deep_is_refused() {
     assert_eq!(text, "bad input for `view`: the input must be an object, not an array");
 }
 
-/// Keeps the events of the audit log as text.
-#[derive(Clone, Default)]
-struct Log(Arc<std::sync::Mutex<Vec<String>>>);
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == "conjure::audit"
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Fields(String);
-        impl tracing::field::Visit for Fields {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
-                self.0.push_str(&format!("{}={value:?} ", field.name()));
-            }
-        }
-        let mut fields = Fields(String::new());
-        event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_execution_is_in_the_audit_log_without_content() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
-    let executor = FakeExecutor::new()
-        .with_command("secret word", FakeCommand::Ends(exited(0, "secret word")))
-        .with_command("secret sleep", FakeCommand::Hangs("secret".to_owned()));
-    let toolbox = over(&executor).build().unwrap();
-    for call in [bash("secret word"), bash("secret sleep"), bash(""), host_call("secret_tool")] {
-        toolbox.run(&call, context()).await;
-    }
-    insta::assert_snapshot!(log.0.lock().unwrap().join("\n"));
-}
-
 /// Any JSON, most of it with the names and types that tools look for.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
