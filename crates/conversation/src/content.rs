@@ -3,6 +3,7 @@
 //! What the model said goes back to it unchanged: unknown blocks, signatures, number formats, the order of
 //! keys. So a block *is* its JSON text; what we understand of it is a view beside the text.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -149,29 +150,32 @@ fn raw_of(json: String) -> Arc<RawValue> {
 }
 
 impl BlockKind {
+    /// Looks at no more than the fields that it needs: the rest may hold what no Rust type does, such as the
+    /// number `1e400`.
     fn of(json: &str) -> Result<Self, BlockError> {
         let error = |reason: String| BlockError { reason };
-        let value: Value = serde_json::from_str(json).map_err(|e| error(e.to_string()))?;
-        let Value::Object(fields) = &value else {
-            return Err(error("it is not an object".to_owned()));
-        };
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(json)
+            .map_err(|e| error(format!("it is not an object with named fields ({e})")))?;
         let text_of = |name: &str| {
             fields
                 .get(name)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
+                .and_then(|raw| serde_json::from_str::<String>(raw.get()).ok())
                 .ok_or_else(|| error(format!("field `{name}` is missing or not a text")))
         };
+        let value_of = |name: &str| fields.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok());
         Ok(match text_of("type")?.as_str() {
             "text" => Self::Text(text_of("text")?),
             "thinking" => Self::Thinking(text_of("thinking")?),
             "tool_use" => {
-                Self::ToolUse(ToolCall::from_fields(json, text_of("id")?, text_of("name")?).map_err(error)?)
+                let input =
+                    fields.get("input").ok_or_else(|| error("field `input` is missing".to_owned()))?;
+                let input = (*input).to_owned().into();
+                Self::ToolUse(ToolCall { id: CallId::new(text_of("id")?), name: text_of("name")?, input })
             }
             "tool_result" => Self::ToolResult {
                 tool_use_id: text_of("tool_use_id")?,
-                is_error: fields.get("is_error").and_then(Value::as_bool).unwrap_or(false),
-                text: result_text(fields.get("content")),
+                is_error: value_of("is_error").as_ref().and_then(Value::as_bool).unwrap_or(false),
+                text: result_text(value_of("content").as_ref()),
             },
             other => Self::Other(other.to_owned()),
         })

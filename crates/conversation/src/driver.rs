@@ -255,13 +255,14 @@ impl Driver<'_> {
         let mut over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
         loop {
             let heard = AssertUnwindSafe(answer.next()).catch_unwind();
-            let event = match select(select(heard, self.steering.next()), &mut over).await {
-                Either::Right(_) => return Ok(Call::Interrupted),
-                Either::Left((Either::Right((steered, _)), _)) => {
+            // The end comes first: a model that never stops talking must not keep a turn from ending.
+            let event = match select(&mut over, select(heard, self.steering.next())).await {
+                Either::Left(_) => return Ok(Call::Interrupted),
+                Either::Right((Either::Right((steered, _)), _)) => {
                     self.steer(steered).await?;
                     continue;
                 }
-                Either::Left((Either::Left((event, _)), _)) => event,
+                Either::Right((Either::Left((event, _)), _)) => event,
             };
             match event {
                 Err(_panic) => return Ok(crashed()),

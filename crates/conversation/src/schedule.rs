@@ -46,6 +46,9 @@ pub async fn execute_tool_calls(
     }
     let access: Vec<Access> = allowed.iter().map(|(_, _, traits)| traits.access).collect();
     for range in batches(&access) {
+        if context.cancel.is_cancelled() || SystemClock.remaining(context.deadline).is_zero() {
+            break;
+        }
         let calls: Vec<(usize, &ToolCall)> =
             allowed[range].iter().map(|(place, call, _)| (*place, *call)).collect();
         let mut batch = Batch::start(runner, &calls, &context, &SystemClock, CANCEL_GRACE);
@@ -53,7 +56,9 @@ pub async fn execute_tool_calls(
             results[place] = Some(result);
         }
     }
-    let not_run = |call: &ToolCall| ToolResult::error(&call.id, "not run");
+    let not_run = |call: &ToolCall| {
+        ToolResult::error(&call.id, "not run: the calls were cancelled or their deadline passed")
+    };
     calls.iter().zip(results).map(|(call, result)| result.unwrap_or_else(|| not_run(call))).collect()
 }
 

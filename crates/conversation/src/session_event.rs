@@ -1,7 +1,7 @@
 //! What hosts and people see of a session: its recorded events in the nouns that they already know.
 //!
-//! Derived from the record alone, so that a replay shows what the live session showed. Each serialises to one
-//! line of JSON; content blocks stay raw in it.
+//! Derived from the record alone, so that a replay shows what the live session showed. Each is one line of
+//! JSON ([`SessionEvent::to_line`]); content blocks stay raw in it.
 
 use conjure_base::{CallId, SessionId, Timestamp};
 use serde::{Serialize, Serializer};
@@ -178,6 +178,21 @@ pub enum SessionStopReason {
     Interrupted,
     /// The deadline of the run passed.
     Deadline,
+}
+
+impl SessionEvent {
+    /// The event as one line of JSON, without the newline at its end.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        // Raw content may be spread over lines. A line break in JSON can only stand between tokens (in a
+        // string it is escaped), so a space in its place changes no value.
+        #[expect(
+            clippy::expect_used,
+            reason = "texts, numbers and raw JSON under text keys always serialise"
+        )]
+        let json = serde_json::to_string(self).expect("a session event serialises");
+        json.replace(['\n', '\r'], " ")
+    }
 }
 
 impl From<&TurnStop> for SessionStopReason {

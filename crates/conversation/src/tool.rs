@@ -27,16 +27,6 @@ impl ToolCall {
         Self { id: CallId::new(id), name: name.into(), input: raw.into() }
     }
 
-    /// The call of the `tool_use` block `json`, whose id and name were read already.
-    pub(crate) fn from_fields(json: &str, id: String, name: String) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Input {
-            input: Box<RawValue>,
-        }
-        let Input { input } = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        Ok(Self { id: CallId::new(id), name, input: input.into() })
-    }
-
     /// The input as a value, to pick fields from.
     #[must_use]
     pub fn input_value(&self) -> Value {

@@ -1,0 +1,332 @@
+//! What the driver does with models that fail, people who must be asked, deadlines and ledgers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_conversation::{
+    ApiErrorKind, Block, CommandKind, Composition, Conversation, Decision, DriveError, Event, EventKind,
+    Ledger, LedgerError, LoopError, LoopOptions, MemoryLedger, Message, ModelError, ModelErrorKind,
+    ModelEvent, Observer, PairingError, Rim, StopReason, SubmitError, TurnOptions, TurnOutcome, TurnStop,
+    model_fn, parse_response, run_loop, run_turn,
+};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{FakeModel, FakeTools, World, calls, give_way, id, outline, start, text};
+
+const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_without_an_end_is_a_truncated_answer() {
+    let world = World::new(FakeModel::events(|_| vec![Ok(ModelEvent::Started)]));
+    let mut conversation = world.load().await;
+    let outcome = world.turn(&mut conversation, start("hi")).await;
+    let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(error.kind, ModelErrorKind::Truncated);
+    assert_eq!(world.model.request_count(), 1, "the driver repeats no call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_panics_has_failed() {
+    let world = World::new(FakeModel::answering(|_| panic!("this client panics")));
+    let mut conversation = world.load().await;
+    let outcome = world.turn(&mut conversation, start("hi")).await;
+    assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::ModelFailed(_))), "{outcome:?}");
+}
+
+/// A service that refuses every request which holds the picture `bad`.
+fn picky(location: &'static str) -> FakeModel {
+    FakeModel::events(move |request| {
+        let holds = |message: &Arc<Message>| message.content.iter().any(|block| block.json().contains("bad"));
+        vec![if request.messages.iter().any(holds) {
+            let kind = ModelErrorKind::Api(ApiErrorKind::InvalidRequest);
+            Err(ModelError::new(kind, format!("{location}.image.source.base64: image exceeds 5 MB maximum")))
+        } else {
+            Ok(ModelEvent::Finished(Box::new(text("I see"))))
+        }]
+    })
+}
+
+fn picture() -> CommandKind {
+    let image = r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"bad"}}"#;
+    CommandKind::StartTurn {
+        input: vec![Block::text("look"), Block::from_json(image).unwrap()],
+        limits: conjure_conversation::Limits::default(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_the_service_refuses_does_not_brick_the_session() {
+    let world = World::new(picky("messages.0.content.1"));
+    let mut conversation = world.load().await;
+    assert_eq!(world.turn(&mut conversation, picture()).await, ANSWERED);
+    assert_eq!(world.model.request_count(), 2);
+    let said = outline(conversation.state().messages());
+    assert!(said[0].starts_with("user: look | [left out: the service refused this content: "), "{said:?}");
+    assert_eq!(world.turn(&mut conversation, start("and now?")).await, ANSWERED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_names_the_wrong_block_fails_after_one_try_for_it() {
+    let world = World::new(picky("messages.0.content.0"));
+    let mut conversation = world.load().await;
+    let outcome = world.turn(&mut conversation, picture()).await;
+    assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::ModelFailed(_))), "{outcome:?}");
+    assert_eq!(world.model.request_count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_is_asked_before_anything_of_the_answer_runs_and_the_wait_survives() {
+    let answers = vec![calls(&[("bash", "1"), ("ask", "2"), ("ask", "3")]), text("done")];
+    let world = World::new(FakeModel::in_turn(answers));
+    let mut conversation = world.load().await;
+    let TurnOutcome::RequiresAction(approvals) = world.turn(&mut conversation, start("go")).await else {
+        panic!("nobody was asked");
+    };
+    assert_eq!(approvals.iter().map(|a| a.call.id.as_str()).collect::<Vec<_>>(), ["2", "3"]);
+    assert_eq!(approvals[0].reason, "may it?");
+    assert_eq!(world.tools.log(), [] as [&str; 0]);
+
+    let mut conversation = world.load().await;
+    let again = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    assert_eq!(again, TurnOutcome::RequiresAction(approvals));
+    let deny = Decision::Deny { reason: "no".to_owned() };
+    for (call, decision) in [("2", Decision::Allow), ("3", deny)] {
+        conversation.submit(CommandKind::Decide { call: id(call), decision }).await.unwrap();
+    }
+    let mut conversation = world.load().await;
+    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    assert_eq!(outcome, ANSWERED);
+    let results = "user: 1=bash done | 2=ask done | 3!denied: no";
+    assert_eq!(outline(conversation.state().messages())[2], results);
+}
+
+#[tokio::test(start_paused = true)]
+async fn steering_reaches_the_model_after_the_results() {
+    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let mut conversation = world.load().await;
+    conversation.submit(start("go")).await.unwrap();
+    let nonsense = vec![Block::text("")];
+    let steering = stream::iter([nonsense, vec![Block::text("be brief")]]).boxed();
+    let options = TurnOptions { steering, ..TurnOptions::default() };
+    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    assert_eq!(outline(conversation.state().messages())[2], "user: 1=bash done | be brief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_covers_the_whole_run() {
+    let silent = FakeModel::answering(|_| text("never heard"));
+    let hanging = FakeModel::in_turn(vec![calls(&[("hang", "h")])]);
+    for (model, silent) in [(silent, true), (hanging, false)] {
+        let world = World::new(model);
+        let mut conversation = world.load().await;
+        conversation.submit(start("go")).await.unwrap();
+        let deadline = SystemClock.deadline(Duration::from_secs(30));
+        let options = TurnOptions { deadline, ..TurnOptions::default() };
+        let outcome = if silent {
+            // A model that has begun and says nothing more.
+            let mute = model_fn(|_| std::future::pending());
+            let composer = Composition::default();
+            let rim = Rim { model: &mute, composer: &composer, tools: &world.tools };
+            run_turn(&mut conversation, rim, options).await
+        } else {
+            world.drive(&mut conversation, options).await
+        };
+        assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Deadline)));
+        assert_eq!(SystemClock.remaining(deadline), Duration::ZERO);
+        let world = World { model: FakeModel::in_turn(vec![text("fine")]), ..world };
+        assert_eq!(world.turn(&mut conversation, start("go on")).await, ANSWERED);
+        world.model.assert_requests_valid("after a deadline");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_never_stops_talking_can_be_cancelled() {
+    let babble = |_| {
+        let delta = || Ok(ModelEvent::TextDelta { index: 0, text: "bla".to_owned() });
+        stream::repeat_with(delta).boxed()
+    };
+    struct Babbler<F>(F);
+    impl<F> conjure_conversation::Model for Babbler<F>
+    where
+        F: Fn(conjure_conversation::Request) -> conjure_conversation::ModelStream + Send + Sync,
+    {
+        fn stream(&self, request: conjure_conversation::Request) -> conjure_conversation::ModelStream {
+            (self.0)(request)
+        }
+    }
+    struct CancelAfter(CancellationToken, AtomicUsize);
+    impl Observer for CancelAfter {
+        fn preview(&self, _: &ModelEvent) {
+            if self.1.fetch_add(1, Ordering::Relaxed) == 100 {
+                self.0.cancel();
+            }
+        }
+    }
+    let cancel = CancellationToken::new();
+    let world = World::new(FakeModel::answering(|_| text("")));
+    let observer = Arc::new(CancelAfter(cancel.clone(), AtomicUsize::new(0)));
+    let mut conversation = world.load_with(observer).await;
+    conversation.submit(start("go")).await.unwrap();
+    let (model, composer) = (Babbler(babble), Composition::default());
+    let rim = Rim { model: &model, composer: &composer, tools: &world.tools };
+    let options = TurnOptions { cancel, ..TurnOptions::default() };
+    let outcome = run_turn(&mut conversation, rim, options).await;
+    assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Interrupted)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_turn_there_is_nothing_to_drive() {
+    let world = World::new(FakeModel::answering(|_| text("")));
+    let mut conversation = world.load().await;
+    let outcome = world.drive(&mut conversation, TurnOptions::default()).await;
+    assert_eq!(outcome, Err(DriveError::NoTurn));
+}
+
+/// Records, but fails to say so at one append; or fails before it records.
+struct Flaky {
+    inner: MemoryLedger,
+    fails_at: usize,
+    records_first: bool,
+    appends: AtomicUsize,
+}
+
+impl Ledger for Flaky {
+    fn append<'a>(&'a self, seq: u64, events: &'a [Event]) -> BoxFuture<'a, Result<u64, LedgerError>> {
+        async move {
+            give_way().await;
+            let fails = self.appends.fetch_add(1, Ordering::Relaxed) == self.fails_at;
+            if fails && !self.records_first {
+                return Err(LedgerError::Failed { reason: "disk full".to_owned() });
+            }
+            let seq = self.inner.append(seq, events).await?;
+            if fails { Err(LedgerError::Failed { reason: "no answer".to_owned() }) } else { Ok(seq) }
+        }
+        .boxed()
+    }
+
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, LedgerError>> {
+        self.inner.load()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds() {
+    for records_first in [false, true] {
+        for fails_at in 0.. {
+            let model = FakeModel::in_turn(vec![
+                calls(&[("bash", "1"), ("write", "2"), ("deny", "3")]),
+                text("done"),
+            ]);
+            let world = World::new(model);
+            let ledger =
+                Flaky { inner: MemoryLedger::new(), fails_at, records_first, appends: AtomicUsize::new(0) };
+            let record = ledger.inner.clone();
+            let mut conversation =
+                Conversation::load(Arc::new(ledger), Arc::new(SystemClock), Arc::new(())).await.unwrap();
+            let mut failed = matches!(
+                conversation.submit(start("go")).await,
+                Err(SubmitError::Ledger(LedgerError::Failed { .. }))
+            );
+            match world.drive(&mut conversation, TurnOptions::default()).await {
+                Ok(ANSWERED) => {}
+                Err(DriveError::Ledger(LedgerError::Failed { .. })) => failed = true,
+                Err(DriveError::NoTurn) if failed => {}
+                other => panic!("{fails_at}: {other:?}"),
+            }
+            // The conversation finds back to its ledger by itself.
+            conversation.submit(CommandKind::Recover).await.unwrap();
+            if conversation.state().turn().is_some() {
+                assert_eq!(world.drive(&mut conversation, TurnOptions::default()).await, Ok(ANSWERED));
+            }
+            let when = format!("append {fails_at} failed, recorded: {records_first}");
+            world.model.assert_requests_valid(&when);
+            world.tools.assert_no_effect_repeated(&when);
+            let reloaded =
+                Conversation::load(Arc::new(record), Arc::new(SystemClock), Arc::new(())).await.unwrap();
+            assert_eq!(reloaded.state(), conversation.state(), "{when}");
+            if !failed {
+                assert!(fails_at > 6, "only {fails_at} appends");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_writers_of_one_ledger_are_noticed() {
+    let world = World::new(FakeModel::answering(|_| text("hello")));
+    let (mut one, mut two) = (world.load().await, world.load().await);
+    one.submit(start("one")).await.unwrap();
+    let refused = two.submit(start("two")).await;
+    assert_eq!(refused, Err(SubmitError::Ledger(LedgerError::Conflict { expected: 0, found: 1 })));
+    assert!(matches!(two.submit(start("two")).await, Err(SubmitError::Rejected(_))), "it was read anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_see_every_event_in_order_after_it_was_recorded() {
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<(u64, Event)>>, AtomicUsize);
+    impl Observer for Seen {
+        fn recorded(&self, seq: u64, event: &Event) {
+            self.0.lock().unwrap().push((seq, event.clone()));
+        }
+        fn preview(&self, _: &ModelEvent) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let seen = Arc::new(Seen::default());
+    let mut conversation = world.load_with(seen.clone()).await;
+    world.turn(&mut conversation, start("go")).await;
+    let recorded: Vec<(u64, Event)> = (0..).zip(world.ledger.0.events()).collect();
+    assert_eq!(*seen.0.lock().unwrap(), recorded);
+    assert_eq!(seen.1.load(Ordering::Relaxed), 4);
+    let position =
+        |wanted: fn(&EventKind) -> bool| recorded.iter().position(|(_, e)| wanted(&e.kind)).unwrap();
+    let started = position(|kind| matches!(kind, EventKind::ToolStarted { .. }));
+    assert!(started < position(|kind| matches!(kind, EventKind::ToolFinished { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stateless_loop_goes_from_messages_to_messages() {
+    let model = FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]);
+    let question = vec![Message::user(vec![Block::text("go")])];
+    let (composer, tools) = (Composition::default(), FakeTools::default());
+    let outcome = run_loop(question, &model, &composer, &tools, LoopOptions::default()).await.unwrap();
+    assert_eq!(outcome.stop, ANSWERED);
+    assert_eq!(outcome.text(), "done");
+    assert_eq!(outcome.usage.total(), 30);
+    let expected = ["user: go", "assistant: bash(1)", "user: 1=bash done", "assistant: done"];
+    assert_eq!(outline(&outcome.messages), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stateless_loop_refuses_messages_that_the_service_would_refuse() {
+    let model = model_fn(|_| async { Ok(parse_response(r#"{"content":[]}"#).unwrap()) });
+    let (composer, tools) = (Composition::default(), FakeTools::default());
+    let cases = [
+        (vec![], PairingError::NoMessages),
+        (vec![Message::assistant(vec![Block::text("hi")])], PairingError::AssistantFirst),
+    ];
+    for (messages, expected) in cases {
+        let error = run_loop(messages, &model, &composer, &tools, LoopOptions::default()).await.unwrap_err();
+        assert_eq!(error, LoopError::Messages(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_has_passed_calls_nobody() {
+    let world = World::new(FakeModel::answering(|_| text("no")));
+    let mut conversation = world.load().await;
+    conversation.submit(start("go")).await.unwrap();
+    let deadline = SystemClock.deadline(Duration::ZERO);
+    assert_ne!(deadline, Deadline::NEVER);
+    let options = TurnOptions { deadline, ..TurnOptions::default() };
+    let outcome = world.drive(&mut conversation, options).await;
+    assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Deadline)));
+    assert_eq!(world.model.request_count(), 0);
+}

@@ -1,0 +1,185 @@
+//! What is written stays readable, and what the model said stays as it was, to the byte (A6).
+
+use conjure_base::{Timestamp, TurnId};
+use conjure_conversation::{
+    ApiErrorKind, Block, Decision, Event, EventKind, Limit, Limits, Message, ModelError, ModelErrorKind,
+    State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, apply, conversation_complete,
+    extract_tool_uses, format_tool_results_message, parse_response,
+};
+
+use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
+
+/// Blocks in forms that any reader which parses and writes anew would change.
+const ODD: [&str; 6] = [
+    r#"{ "text" : "spaced" , "type":"text"}"#,
+    r#"{"type":"text","text":"caf\u00e9 \ud83d\ude00 \/","citations":[{"z":1,"a":2}]}"#,
+    r#"{"type":"thinking","thinking":"hm","signature":"EqQB//+=="}"#,
+    r#"{"type":"redacted_thinking","data":"x"}"#,
+    r#"{"unknown":{"b":1.0,"a":1e400,"n":123456789012345678901234567890},"type":"new_block"}"#,
+    r#"{"type":"tool_use","id":"t1","name":"read","input":{"b":1.50,"a":-0.0,"e":1E+2},"caller":{"type":"direct"}}"#,
+];
+
+fn odd_body() -> String {
+    format!(
+        r#"{{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{}],
+            "stop_reason":"tool_use","stop_sequence":null,"container":{{"id":"c"}},
+            "usage":{{"input_tokens":3,"cache_creation_input_tokens":null,"output_tokens":4,"service_tier":"x"}}}}"#,
+        ODD.join(" , ")
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_model_said_goes_back_byte_for_byte_also_after_a_reload() {
+    let odd = parse_response(&odd_body()).unwrap();
+    let world = World::new(FakeModel::in_turn(vec![odd, text("done")]));
+    let mut conversation = world.load().await;
+    world.turn(&mut conversation, start("go")).await;
+    let check = |message: &Message| {
+        let sent: Vec<&str> = message.content.iter().map(Block::json).collect();
+        assert_eq!(sent, ODD);
+        assert!(serde_json::to_string(message).unwrap().contains(&ODD.join(",")));
+    };
+    check(&world.model.requests.lock().unwrap()[1].messages[1]);
+
+    let mut state = State::default();
+    for event in world.ledger.0.events() {
+        apply(&mut state, &serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap());
+    }
+    check(&state.messages()[1]);
+    assert_eq!(&state, conversation.state());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_is_a_byte_prefix_of_the_next() {
+    let model = FakeModel::answering(|request| match request.call {
+        1 => parse_response(&odd_body()).unwrap(),
+        2 => answer(vec![Block::text("hm")], StopReason::PauseTurn),
+        3 => answer(vec![tool_use("deny", &format!("d{}", request.turn))], StopReason::ToolUse),
+        4 => answer(vec![Block::text("cut")], StopReason::MaxTokens),
+        _ => text("done"),
+    });
+    let world = World::new(model);
+    let mut conversation = world.load().await;
+    for words in ["one", "two", "three"] {
+        world.turn(&mut conversation, start(words)).await;
+    }
+    let requests = world.model.requests.lock().unwrap();
+    let bodies: Vec<String> =
+        requests.iter().map(|request| serde_json::to_string(&request.messages).unwrap()).collect();
+    assert_eq!(bodies.len(), 12);
+    for pair in bodies.windows(2) {
+        // A message may grow at its end, so the brackets that close it are not part of the prefix.
+        let prefix = pair[0].trim_end_matches(']').trim_end_matches('}').trim_end_matches(']');
+        assert!(pair[1].starts_with(prefix), "{}\n{}", pair[0], pair[1]);
+    }
+}
+
+#[test]
+fn an_answer_is_read_with_what_is_unknown_passed_over() {
+    let response = parse_response(&odd_body()).unwrap();
+    assert_eq!(response.usage, Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() });
+    assert_eq!(response.stop_reason, StopReason::ToolUse);
+    let calls = extract_tool_uses(&response);
+    assert_eq!(calls[0].input.get(), r#"{"b":1.50,"a":-0.0,"e":1E+2}"#);
+    assert!(!conversation_complete(&response));
+    let message = format_tool_results_message(&[ToolResult::text_result(&id("t1"), "out")]);
+    assert_eq!(outline(&[message]), ["user: t1=out"]);
+    for (body, complete) in [
+        (r#"{"content":[],"stop_reason":"tool_use"}"#, true),
+        (r#"{"content":[],"stop_reason":"pause_turn"}"#, false),
+        (
+            r#"{"content":[{"type":"tool_use","id":"a","name":"b","input":{}}],"stop_reason":"max_tokens"}"#,
+            true,
+        ),
+        (r#"{"content":[],"stop_reason":null}"#, true),
+    ] {
+        assert_eq!(conversation_complete(&parse_response(body).unwrap()), complete, "{body}");
+    }
+    for body in ["", "[]", "{}", r#"{"content":"text"}"#, r#"{"content":[1]}"#] {
+        assert!(parse_response(body).unwrap_err().to_string().starts_with("not an answer"), "{body}");
+    }
+}
+
+/// One event of every kind.
+fn every_kind() -> Vec<Event> {
+    let error = ModelError {
+        request_id: Some("req_1".to_owned()),
+        retry_after: Some(std::time::Duration::from_millis(1500)),
+        ..ModelError::new(
+            ModelErrorKind::Api(ApiErrorKind::InvalidRequest),
+            "messages.0.content.0: too large",
+        )
+    };
+    let turn = TurnId::FIRST;
+    let mut response = parse_response(&odd_body()).unwrap();
+    response.content.extend(["a", "b", "c", "d"].map(|id| tool_use("bash", id)));
+    let call = id;
+    let kinds = vec![
+        EventKind::Imported { messages: vec![Message::user(vec![Block::text("before")])] },
+        EventKind::TurnStarted { turn, input: vec![Block::text("go")], limits: Limits::default() },
+        EventKind::ModelCallStarted { turn, call: 1 },
+        EventKind::ModelCallFailed { turn, call: 1, error: error.clone() },
+        EventKind::BlockReplaced { message: 0, block: 0, replacement: Block::text("gone") },
+        EventKind::ModelCallStarted { turn, call: 2 },
+        EventKind::ModelCallAbandoned { turn, call: 2 },
+        EventKind::ModelCallStarted { turn, call: 3 },
+        EventKind::ModelAnswered { turn, call: 3, response: Box::new(response) },
+        EventKind::ApprovalRequested { call: call("a"), reason: "sure?".to_owned() },
+        EventKind::ApprovalRequested { call: call("b"), reason: "sure?".to_owned() },
+        EventKind::ApprovalDecided { call: call("a"), decision: Decision::Allow },
+        EventKind::ApprovalDecided { call: call("b"), decision: Decision::Deny { reason: "no".to_owned() } },
+        EventKind::ToolFinished {
+            result: ToolResult::error(&call("b"), "denied: no"),
+            outcome: ToolOutcome::Denied,
+        },
+        EventKind::ToolStarted { call: call("t1"), idempotent: true },
+        EventKind::ToolStarted { call: call("a"), idempotent: false },
+        EventKind::ToolAbandoned { call: call("t1") },
+        EventKind::Steered { input: vec![Block::text("hurry")] },
+        EventKind::ToolFinished {
+            result: ToolResult::text_result(&call("t1"), "out"),
+            outcome: ToolOutcome::Finished,
+        },
+        EventKind::ToolFinished { result: ToolResult::error(&call("a"), "?"), outcome: ToolOutcome::Unknown },
+        EventKind::ToolFinished {
+            result: ToolResult::error(&call("c"), "?"),
+            outcome: ToolOutcome::Cancelled,
+        },
+        EventKind::ToolFinished { result: ToolResult::error(&call("d"), "?"), outcome: ToolOutcome::NotRun },
+        EventKind::TurnFinished { turn, stop: TurnStop::Limit(Limit::ToolCalls), usage: Usage::default() },
+        EventKind::TurnFinished { turn, stop: TurnStop::ModelFailed(error), usage: Usage::default() },
+        EventKind::TurnFinished {
+            turn,
+            stop: TurnStop::Answered(StopReason::EndTurn),
+            usage: Usage::default(),
+        },
+        EventKind::TurnFinished { turn, stop: TurnStop::Cut(StopReason::Missing), usage: Usage::default() },
+        EventKind::TurnFinished { turn, stop: TurnStop::Refused, usage: Usage::default() },
+        EventKind::TurnFinished { turn, stop: TurnStop::Deadline, usage: Usage::default() },
+        EventKind::TurnFinished { turn, stop: TurnStop::Interrupted, usage: Usage::default() },
+    ];
+    (0..)
+        .zip(kinds)
+        .map(|(at, kind)| Event { at: Timestamp::from_millis(1_795_248_000_000 + at), kind })
+        .collect()
+}
+
+/// The file is what version 1 wrote. It must load for ever; do not write it anew, add a file for a new format.
+#[test]
+fn events_of_format_1_load_and_are_still_written_so() {
+    let golden = include_str!("../golden/events-v1.jsonl");
+    let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, every_kind());
+    let written: String =
+        read.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
+    assert_eq!(written, golden);
+}
+
+#[test]
+fn events_of_a_later_format_are_refused_with_a_reason() {
+    for version in [0, 2] {
+        let line = format!(r#"{{"version":{version},"at":1,"event":{{"tool_abandoned":{{"call":"a"}}}}}}"#);
+        let error = serde_json::from_str::<Event>(&line).unwrap_err().to_string();
+        assert!(error.contains(&format!("format {version} are unknown to this version")), "{error}");
+    }
+}

@@ -1,0 +1,130 @@
+//! A3: every breaker stops the turn with its own stop, and the session can go on.
+
+use std::time::Duration;
+
+use conjure_conversation::{
+    Block, Limit, Limits, Response, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, next,
+};
+
+use crate::support::{FakeModel, World, answer, calls, start, start_within, text, tool_use};
+
+/// A model that calls another tool with another id in every answer.
+fn restless(name: &'static str) -> FakeModel {
+    FakeModel::answering(move |request| {
+        let id = format!("c{}-{}", request.turn, request.call);
+        calls(&[(name, &id)])
+    })
+}
+
+/// The turn stops by `limit` after `model_calls` calls of the model; then another turn is answered.
+async fn check(limits: Limits, model: FakeModel, limit: Limit, model_calls: usize) {
+    let world = World::new(model);
+    let mut conversation = world.load().await;
+    let outcome = world.turn(&mut conversation, start_within("go", limits)).await;
+    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Limit(limit)));
+    assert_eq!(world.model.request_count(), model_calls, "{limit:?}");
+    let world = World { model: FakeModel::in_turn(vec![text("fine")]), ..world };
+    let outcome = world.turn(&mut conversation, start("go on")).await;
+    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
+    world.model.assert_requests_valid("after a limit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn model_calls_are_25_by_default() {
+    check(Limits::default(), restless("read"), Limit::ModelCalls, 25).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_calls_are_limited_and_those_beyond_do_not_run() {
+    let limits = Limits { tool_calls: 5, ..Limits::default() };
+    let model = FakeModel::answering(|request| {
+        let ids = [format!("a{}", request.call), format!("b{}", request.call)];
+        calls(&[("bash", &ids[0]), ("bash", &ids[1])])
+    });
+    check(limits, model, Limit::ToolCalls, 3).await;
+}
+
+fn same_call_each_time(request: &conjure_conversation::Request) -> Response {
+    let block =
+        format!(r#"{{"type":"tool_use","id":"c{}","name":"read","input":{{"path":"/x"}}}}"#, request.call);
+    answer(vec![Block::from_json(block).unwrap()], StopReason::ToolUse)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_call_in_answer_after_answer_is_a_loop() {
+    let limits = Limits { identical_calls: 4, ..Limits::default() };
+    check(limits, FakeModel::answering(same_call_each_time), Limit::IdenticalCalls, 5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_call_with_others_between_is_none() {
+    let limits = Limits { identical_calls: 1, model_calls: 6, ..Limits::default() };
+    let model = FakeModel::answering(|request| match request.call % 2 {
+        0 => calls(&[("bash", &format!("c{}", request.call))]),
+        _ => same_call_each_time(request),
+    });
+    check(limits, model, Limit::ModelCalls, 6).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_tool_asked_for_again_and_again_ends_the_turn() {
+    check(Limits::default(), restless("deny"), Limit::DeniedCalls, 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_denials_in_one_answer_count_once() {
+    let denied = calls(&[("deny", "a"), ("deny", "b"), ("deny", "c"), ("deny", "d")]);
+    let world = World::new(FakeModel::in_turn(vec![denied, text("I see")]));
+    let mut conversation = world.load().await;
+    let outcome = world.turn(&mut conversation, start("go")).await;
+    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_and_cost_are_limited() {
+    let limits = Limits { tokens: Some(40), ..Limits::default() };
+    check(limits, restless("read"), Limit::Tokens, 3).await;
+    let limits = Limits { cost_micros: Some(40), ..Limits::default() };
+    let model = FakeModel::answering(|request| {
+        let mut response = calls(&[("read", &format!("c{}", request.call))]);
+        response.usage.cost_micros = 20;
+        response
+    });
+    check(limits, model, Limit::Cost, 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_are_resumed_ten_times() {
+    let model = FakeModel::in_turn(vec![answer(vec![Block::text("…")], StopReason::PauseTurn)]);
+    check(Limits::default(), model, Limit::Pauses, 11).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wall_clock_ends_a_turn_in_the_middle_of_a_tool() {
+    let limits = Limits { wall_clock: Some(Duration::from_secs(90)), ..Limits::default() };
+    check(limits, restless("hang"), Limit::WallClock, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_is_summed_per_turn_and_session() {
+    let answers = vec![answer(vec![tool_use("read", "a")], StopReason::ToolUse), text("done")];
+    let world = World::new(FakeModel::in_turn(answers));
+    let mut conversation = world.load().await;
+    world.turn(&mut conversation, start("one")).await;
+    world.turn(&mut conversation, start("two")).await;
+    let state = conversation.state();
+    assert_eq!(state.last_turn().unwrap().usage.total(), 30);
+    assert_eq!(state.usage().total(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_a_turn_survives_a_restart() {
+    let world = World::new(restless("read"));
+    let mut conversation = world.load().await;
+    let limits = Limits { model_calls: 2, ..Limits::default() };
+    conversation.submit(start_within("go", limits)).await.unwrap();
+    let mut conversation = world.load().await;
+    assert_eq!(next(conversation.state()), Step::CallModel);
+    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Limit(Limit::ModelCalls)));
+}

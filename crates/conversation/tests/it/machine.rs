@@ -1,0 +1,305 @@
+//! The rules of the machine, one by one.
+
+use conjure_base::{Timestamp, TurnId};
+use conjure_conversation::{
+    Block, Command, CommandKind, Decision, InterruptCause, Limits, Message, ModelError, ModelErrorKind,
+    PairingError, Rejection, Response, StartedCall, State, Step, StopReason, ToolOutcome, ToolResult,
+    TurnStop, apply, decide, next, pairing,
+};
+
+use crate::support::{answer, calls, id, outline, start, text, tool_use};
+
+/// Decides and applies; panics when the machine refuses.
+fn ok(state: &mut State, kind: CommandKind) {
+    for event in decide(state, Command { at: Timestamp::default(), kind }).unwrap() {
+        apply(state, &event);
+    }
+}
+
+fn refused(state: &State, kind: CommandKind) -> Rejection {
+    decide(state, Command { at: Timestamp::default(), kind }).unwrap_err()
+}
+
+fn answered(state: &mut State, response: Response) {
+    ok(state, CommandKind::StartModelCall);
+    let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+    ok(state, CommandKind::AcceptAnswer { turn, call, response: Box::new(response) });
+}
+
+fn run(state: &mut State, call: &str) {
+    let calls = vec![StartedCall { call: id(call), idempotent: false }];
+    ok(state, CommandKind::StartTools { calls });
+    let result = ToolResult::text_result(&id(call), format!("{call} out"));
+    ok(state, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished });
+}
+
+fn steer(state: &mut State, words: &str) {
+    ok(state, CommandKind::Steer { input: vec![Block::text(words)] });
+}
+
+fn begun() -> State {
+    let mut state = State::default();
+    ok(&mut state, start("hi"));
+    state
+}
+
+#[test]
+fn results_come_in_call_order_and_then_what_the_user_added() {
+    let mut state = begun();
+    answered(&mut state, calls(&[("bash", "a"), ("bash", "b")]));
+    steer(&mut state, "hurry");
+    run(&mut state, "b");
+    steer(&mut state, "please");
+    assert_eq!(next(&state), Step::RunTools);
+    run(&mut state, "a");
+    assert_eq!(next(&state), Step::CallModel);
+    let expected = ["user: hi", "assistant: bash(a) | bash(b)", "user: a=a out | b=b out | hurry | please"];
+    assert_eq!(outline(state.messages()), expected);
+}
+
+#[test]
+fn a_second_or_unknown_outcome_is_dropped() {
+    let mut state = begun();
+    answered(&mut state, calls(&[("bash", "a"), ("bash", "b")]));
+    run(&mut state, "a");
+    let late = |call: &str| CommandKind::FinishTool {
+        result: ToolResult::text_result(&id(call), "late"),
+        outcome: ToolOutcome::Finished,
+    };
+    assert_eq!(refused(&state, late("a")), Rejection::NoOpenCall { call: id("a") });
+    assert_eq!(refused(&state, late("x")), Rejection::NoOpenCall { call: id("x") });
+    assert!(matches!(refused(&state, late("b")), Rejection::WrongStatus { .. }));
+    ok(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
+    assert_eq!(refused(&state, late("b")), Rejection::NoOpenCall { call: id("b") });
+}
+
+#[test]
+fn an_answer_of_another_call_is_dropped() {
+    let mut state = begun();
+    ok(&mut state, CommandKind::StartModelCall);
+    ok(&mut state, CommandKind::Recover);
+    ok(&mut state, CommandKind::StartModelCall);
+    let late = CommandKind::AcceptAnswer { turn: TurnId::FIRST, call: 1, response: Box::new(text("late")) };
+    assert_eq!(refused(&state, late), Rejection::StaleModelCall);
+}
+
+#[test]
+fn tools_of_a_cut_or_refused_answer_never_run() {
+    for reason in [
+        StopReason::MaxTokens,
+        StopReason::ContextWindowExceeded,
+        StopReason::Refusal,
+        StopReason::Missing,
+        StopReason::Unknown("new".to_owned()),
+        StopReason::EndTurn,
+    ] {
+        let mut state = begun();
+        answered(&mut state, answer(vec![tool_use("bash", "a")], reason.clone()));
+        assert_eq!(next(&state), Step::Idle, "{reason:?}");
+        ok(&mut state, start("go on"));
+        let said = outline(state.messages());
+        assert!(said[2].starts_with("user: a!not run: "), "{said:?}");
+        assert!(said[2].ends_with(" | go on"), "{said:?}");
+        assert_eq!(pairing::check(state.messages()), Ok(()));
+    }
+}
+
+#[test]
+fn paused_answers_are_continued_in_one_message_without_words_of_the_user() {
+    let mut state = begun();
+    answered(&mut state, answer(vec![Block::text("one")], StopReason::PauseTurn));
+    steer(&mut state, "wait");
+    assert_eq!(outline(state.messages()), ["user: hi", "assistant: one"]);
+    answered(&mut state, answer(vec![Block::text("two")], StopReason::Compaction));
+    answered(&mut state, answer(vec![tool_use("bash", "a")], StopReason::ToolUse));
+    run(&mut state, "a");
+    let expected = ["user: hi", "assistant: one | two | bash(a)", "user: a=a out | wait"];
+    assert_eq!(outline(state.messages()), expected);
+}
+
+#[test]
+fn a_paused_answer_with_calls_of_ours_runs_them() {
+    let mut state = begun();
+    answered(&mut state, answer(vec![tool_use("bash", "a")], StopReason::PauseTurn));
+    assert_eq!(next(&state), Step::RunTools);
+}
+
+#[test]
+fn what_the_user_adds_to_a_whole_answer_is_answered_in_the_same_turn() {
+    let mut state = begun();
+    ok(&mut state, CommandKind::StartModelCall);
+    steer(&mut state, "also this");
+    let response = Box::new(text("done"));
+    ok(&mut state, CommandKind::AcceptAnswer { turn: TurnId::FIRST, call: 1, response });
+    assert_eq!(next(&state), Step::CallModel);
+    assert_eq!(outline(state.messages()), ["user: hi", "assistant: done", "user: also this"]);
+}
+
+#[test]
+fn without_an_answer_the_next_words_join_the_last_message() {
+    let mut state = begun();
+    ok(&mut state, CommandKind::StartModelCall);
+    let error = ModelError::new(ModelErrorKind::Connection, "gone");
+    ok(&mut state, CommandKind::FailModelCall { turn: TurnId::FIRST, call: 1, error: error.clone() });
+    assert_eq!(state.last_turn().map(|last| &last.stop), Some(&TurnStop::ModelFailed(error)));
+    ok(&mut state, start("still there?"));
+    answered(&mut state, answer(Vec::new(), StopReason::Refusal));
+    ok(&mut state, start("hello?"));
+    assert_eq!(outline(state.messages()), ["user: hi | still there? | hello?"]);
+}
+
+#[test]
+fn an_unanswered_message_can_be_tried_again_without_words_but_an_answered_one_cannot() {
+    let mut state = begun();
+    let again = || CommandKind::StartTurn { input: vec![Block::text(" ")], limits: Limits::default() };
+    assert_eq!(refused(&State::default(), again()), Rejection::EmptyInput);
+    ok(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
+    ok(&mut state, again());
+    assert_eq!(refused(&state, again()), Rejection::TurnRunning);
+    answered(&mut state, text("hello"));
+    assert_eq!(refused(&state, again()), Rejection::EmptyInput);
+}
+
+#[test]
+fn empty_texts_of_the_model_do_not_enter_the_history() {
+    let mut state = begun();
+    let content = vec![Block::text(""), tool_use("bash", "a"), Block::text("\n")];
+    answered(&mut state, answer(content, StopReason::ToolUse));
+    assert_eq!(outline(state.messages()), ["user: hi", "assistant: bash(a)"]);
+}
+
+#[test]
+fn a_call_id_that_was_there_before_is_made_unique_and_nothing_else_of_the_block_changes() {
+    let odd = r#"{"input": {"n":1.0e+2},  "name":"bash", "id" : "a","type":"tool_use","x":[ ]}"#;
+    let mut state = begun();
+    let content = vec![tool_use("bash", "a"), Block::from_json(odd).unwrap()];
+    answered(&mut state, answer(content, StopReason::ToolUse));
+    assert_eq!(state.messages()[1].content[1].json(), odd.replace("\"a\"", "\"a_1\""));
+    run(&mut state, "a");
+    run(&mut state, "a_1");
+    answered(&mut state, calls(&[("bash", "a")]));
+    run(&mut state, "a_2");
+    assert_eq!(pairing::check(state.messages()), Ok(()));
+}
+
+#[test]
+fn the_user_cannot_speak_as_the_model_or_a_tool() {
+    let result = Block::tool_result(&ToolResult::text_result(&id("a"), "x"));
+    for block in [tool_use("bash", "a"), result] {
+        let start = CommandKind::StartTurn { input: vec![block.clone()], limits: Limits::default() };
+        assert!(matches!(refused(&State::default(), start), Rejection::ForeignBlock { .. }));
+        let steer = CommandKind::Steer { input: vec![block] };
+        assert!(matches!(refused(&begun(), steer), Rejection::ForeignBlock { .. }));
+    }
+}
+
+#[test]
+fn approvals_are_states_that_only_a_decision_ends() {
+    let mut state = begun();
+    answered(&mut state, calls(&[("bash", "a"), ("bash", "b")]));
+    for call in ["a", "b"] {
+        ok(&mut state, CommandKind::RequestApproval { call: id(call), reason: "sure?".to_owned() });
+    }
+    ok(&mut state, CommandKind::Recover);
+    assert_eq!(next(&state), Step::AwaitApproval);
+    assert_eq!(state.approvals().len(), 2);
+    let started = StartedCall { call: id("a"), idempotent: true };
+    let start = CommandKind::StartTools { calls: vec![started] };
+    assert!(matches!(refused(&state, start), Rejection::WrongStatus { .. }));
+    let decision = Decision::Deny { reason: "too risky".to_owned() };
+    ok(&mut state, CommandKind::Decide { call: id("a"), decision });
+    let allow = || CommandKind::Decide { call: id("b"), decision: Decision::Allow };
+    ok(&mut state, allow());
+    assert!(matches!(refused(&state, allow()), Rejection::WrongStatus { .. }));
+    run(&mut state, "b");
+    assert_eq!(outline(state.messages())[2], "user: a!denied: too risky | b=b out");
+}
+
+#[test]
+fn an_error_without_content_gets_words() {
+    let mut state = begun();
+    answered(&mut state, calls(&[("bash", "a")]));
+    ok(&mut state, CommandKind::StartTools { calls: vec![StartedCall { call: id("a"), idempotent: false }] });
+    let result = ToolResult::error(&id("a"), "");
+    ok(&mut state, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished });
+    assert_eq!(outline(state.messages())[2], "user: a!the tool failed and did not say why");
+}
+
+#[test]
+fn a_refused_block_is_replaced_once_and_a_result_stays_a_result() {
+    let mut state = begun();
+    answered(&mut state, calls(&[("bash", "a")]));
+    run(&mut state, "a");
+    let reject = |state: &State, message, block| CommandKind::RejectBlock {
+        turn: TurnId::FIRST,
+        call: state.turn().unwrap().model_calls(),
+        error: ModelError::new(ModelErrorKind::Protocol, "too large"),
+        message,
+        block,
+    };
+    for (message, block) in [(2, 0), (0, 0)] {
+        ok(&mut state, CommandKind::StartModelCall);
+        let command = reject(&state, message, block);
+        ok(&mut state, command);
+        assert_eq!(next(&state), Step::CallModel);
+    }
+    let left_out = "[left out: the service refused this content: too large]";
+    let expected =
+        [format!("user: {left_out}"), "assistant: bash(a)".to_owned(), format!("user: a!{left_out}")];
+    assert_eq!(outline(state.messages()), expected);
+    ok(&mut state, CommandKind::StartModelCall);
+    for (message, block) in [(2, 0), (1, 0), (9, 9)] {
+        let refusal = refused(&state, reject(&state, message, block));
+        assert_eq!(refusal, Rejection::NotReplaceable { message, block });
+    }
+}
+
+#[test]
+fn a_history_from_elsewhere_must_be_valid_and_come_first() {
+    let bad = vec![Message::assistant(vec![Block::text("hi")])];
+    let refusal = refused(&State::default(), CommandKind::Import { messages: bad });
+    assert_eq!(refusal, Rejection::InvalidHistory(PairingError::AssistantFirst));
+    let good = vec![Message::user(vec![Block::text("hi")])];
+    let refusal = refused(&begun(), CommandKind::Import { messages: good });
+    assert_eq!(refusal, Rejection::HistoryPresent);
+}
+
+#[test]
+fn the_validator_finds_each_kind_of_damage() {
+    let user = |blocks: Vec<Block>| Message::user(blocks);
+    let model = |blocks: Vec<Block>| Message::assistant(blocks);
+    let hi = || user(vec![Block::text("hi")]);
+    let call = || model(vec![tool_use("bash", "a"), tool_use("bash", "b")]);
+    let result = |call: &str| Block::tool_result(&ToolResult::text_result(&id(call), "x"));
+    let (a, b) = (|| result("a"), || result("b"));
+    let no = |id: &str, message| PairingError::Unanswered { message, id: id.to_owned() };
+    let cases: Vec<(Vec<Message>, Result<(), PairingError>)> = vec![
+        (vec![], Err(PairingError::NoMessages)),
+        (vec![hi()], Ok(())),
+        (vec![hi(), model(vec![Block::text("paused")])], Ok(())),
+        (vec![hi(), call(), user(vec![a(), b(), Block::text("and")])], Ok(())),
+        (vec![hi(), hi()], Err(PairingError::SameRole { message: 1 })),
+        (vec![user(vec![])], Err(PairingError::EmptyMessage { message: 0 })),
+        (vec![user(vec![Block::text(" ")])], Err(PairingError::EmptyText { message: 0, block: 0 })),
+        (vec![hi(), call()], Err(no("a", 2))),
+        (vec![hi(), call(), user(vec![b(), a()])], Err(no("a", 2))),
+        (vec![hi(), call(), user(vec![a()])], Err(no("b", 2))),
+        (vec![hi(), call(), user(vec![Block::text("no"), a(), b()])], Err(no("a", 2))),
+        (
+            vec![hi(), call(), user(vec![a(), b(), a()])],
+            Err(PairingError::Orphan { message: 2, block: 2, id: "a".to_owned() }),
+        ),
+        (vec![user(vec![a()])], Err(PairingError::Orphan { message: 0, block: 0, id: "a".to_owned() })),
+        (
+            vec![hi(), call(), user(vec![a(), b()]), call(), user(vec![a(), b()])],
+            Err(PairingError::DuplicateId { message: 3, id: "a".to_owned() }),
+        ),
+        (
+            vec![user(vec![tool_use("bash", "a")])],
+            Err(PairingError::WrongRole { message: 0, block: 0, kind: "tool_use" }),
+        ),
+    ];
+    for (messages, expected) in cases {
+        assert_eq!(pairing::check(&messages), expected, "{:?}", outline(&messages));
+    }
+}

@@ -1,0 +1,20 @@
+//! The behaviour of the conversation room through its public API.
+
+#[cfg(test)]
+mod cancellation;
+#[cfg(test)]
+mod driver;
+#[cfg(test)]
+mod format;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod machine;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod session_events;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod tools;

@@ -1,0 +1,215 @@
+//! The machine under arbitrary commands, sensible and not: the history stays valid, the record rebuilds the
+//! state, and each request continues the one before.
+
+use conjure_base::Timestamp;
+use conjure_conversation::{
+    ApiErrorKind, Block, Command, CommandKind, Decision, Event, EventKind, InterruptCause, Limits, Message,
+    ModelError, ModelErrorKind, Response, StartedCall, State, Step, StopReason, ToolOutcome, ToolResult,
+    Usage, apply, decide, next, pairing,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::support::{id, tool_use};
+
+/// Commands that name the turn and call at hand are given them when they are used, most of the time: else
+/// nearly all would be late.
+#[derive(Debug, Clone)]
+enum Op {
+    Plain(CommandKind),
+    Answer { late: bool, response: Response },
+    Fail { late: bool },
+    Reject { message: usize, block: usize },
+    StartAll { idempotent: bool },
+    FinishSome { place: usize, result: ToolResult },
+}
+
+fn blocks() -> impl Strategy<Value = Vec<Block>> {
+    let texts = ["", " \n", "hello", "[]"].map(Block::text);
+    let others = [
+        Block::from_json(r#"{"type":"image","source":{"type":"url","url":"x"}}"#).unwrap(),
+        Block::from_json(r#"{"z":1.00,"type":"server_tool_use","id":"s","name":"n","input":{}}"#).unwrap(),
+        Block::from_json(r#"{"type":"thinking","thinking":"","signature":"s"}"#).unwrap(),
+        Block::from_json(r#"{"type":"tool_result","tool_use_id":"a","content":"x"}"#).unwrap(),
+        tool_use("bash", "a"),
+    ];
+    let block = prop_oneof![6 => select(texts.to_vec()), 1 => select(others.to_vec())];
+    vec(block, 0..3)
+}
+
+fn response() -> impl Strategy<Value = Response> {
+    let stop = select(vec![
+        StopReason::ToolUse,
+        StopReason::ToolUse,
+        StopReason::EndTurn,
+        StopReason::PauseTurn,
+        StopReason::Compaction,
+        StopReason::MaxTokens,
+        StopReason::Refusal,
+        StopReason::Missing,
+        StopReason::Unknown("later".to_owned()),
+    ]);
+    let calls = vec(select(vec!["a", "b", "c", "d"]), 0..4);
+    (blocks(), calls, stop).prop_map(|(mut content, calls, stop_reason)| {
+        content.extend(calls.into_iter().map(|id| tool_use("bash", id)));
+        let usage = Usage { input_tokens: 7, ..Usage::default() };
+        Response { id: None, model: None, content, stop_reason, usage, request_id: None }
+    })
+}
+
+fn result() -> impl Strategy<Value = ToolResult> {
+    let text = select(vec!["", "out"]);
+    (select(vec!["a", "b", "c", "a_3"]), text, any::<bool>()).prop_map(|(call, text, is_error)| ToolResult {
+        is_error,
+        ..ToolResult::text_result(&id(call), text)
+    })
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (1..6u32, 1..9u32, 1..4u32).prop_map(|(model_calls, tool_calls, small)| Limits {
+        model_calls,
+        tool_calls,
+        identical_calls: small,
+        denied_calls: small,
+        pauses: small,
+        tokens: Some(60),
+        ..Limits::default()
+    })
+}
+
+fn call_id() -> impl Strategy<Value = conjure_base::CallId> {
+    select(vec!["a", "b", "c"]).prop_map(id)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let history = vec(
+        (any::<bool>(), blocks()).prop_map(|(user, content)| {
+            if user { Message::user(content) } else { Message::assistant(content) }
+        }),
+        0..3,
+    );
+    let outcome = select(vec![ToolOutcome::Finished, ToolOutcome::Cancelled]);
+    let cause = select(vec![InterruptCause::Cancelled, InterruptCause::Deadline, InterruptCause::WallClock]);
+    let decision = select(vec![Decision::Allow, Decision::Deny { reason: "no".to_owned() }]);
+    prop_oneof![
+        1 => history.prop_map(|messages| Op::Plain(CommandKind::Import { messages })),
+        6 => (blocks(), limits())
+            .prop_map(|(input, limits)| Op::Plain(CommandKind::StartTurn { input, limits })),
+        10 => Just(Op::Plain(CommandKind::StartModelCall)),
+        10 => (prop::bool::weighted(0.1), response())
+            .prop_map(|(late, response)| Op::Answer { late, response }),
+        2 => prop::bool::weighted(0.2).prop_map(|late| Op::Fail { late }),
+        2 => (0..6usize, 0..3usize).prop_map(|(message, block)| Op::Reject { message, block }),
+        2 => call_id().prop_map(|call| {
+            Op::Plain(CommandKind::RequestApproval { call, reason: "why".to_owned() })
+        }),
+        2 => (call_id(), decision)
+            .prop_map(|(call, decision)| Op::Plain(CommandKind::Decide { call, decision })),
+        2 => call_id()
+            .prop_map(|call| Op::Plain(CommandKind::DenyTool { call, reason: "no".to_owned() })),
+        6 => any::<bool>().prop_map(|idempotent| Op::StartAll { idempotent }),
+        10 => (0..4usize, result()).prop_map(|(place, result)| Op::FinishSome { place, result }),
+        2 => (result(), outcome)
+            .prop_map(|(result, outcome)| Op::Plain(CommandKind::FinishTool { result, outcome })),
+        3 => blocks().prop_map(|input| Op::Plain(CommandKind::Steer { input })),
+        1 => cause.prop_map(|cause| Op::Plain(CommandKind::Interrupt { cause })),
+        2 => Just(Op::Plain(CommandKind::Recover)),
+    ]
+}
+
+fn command(state: &State, op: Op) -> CommandKind {
+    let current = |late: bool| {
+        let turn = state.turn().map_or(conjure_base::TurnId::FIRST, |turn| turn.id());
+        let call = state.turn().map_or(0, |turn| turn.model_calls());
+        (turn, call + u32::from(late))
+    };
+    let error = ModelError::new(ModelErrorKind::Api(ApiErrorKind::InvalidRequest), "no");
+    match op {
+        Op::Plain(kind) => kind,
+        Op::Answer { late, response } => {
+            let (turn, call) = current(late);
+            CommandKind::AcceptAnswer { turn, call, response: Box::new(response) }
+        }
+        Op::Fail { late } => {
+            let (turn, call) = current(late);
+            CommandKind::FailModelCall { turn, call, error }
+        }
+        Op::Reject { message, block } => {
+            let (turn, call) = current(false);
+            CommandKind::RejectBlock { turn, call, error, message, block }
+        }
+        Op::StartAll { idempotent } => {
+            let open = state.open_calls().iter().map(|open| open.call.id.clone());
+            CommandKind::StartTools { calls: open.map(|call| StartedCall { call, idempotent }).collect() }
+        }
+        Op::FinishSome { place, mut result } => {
+            if let Some(open) = state.open_calls().get(place) {
+                result.tool_use_id = open.call.id.clone();
+            }
+            CommandKind::FinishTool { result, outcome: ToolOutcome::Finished }
+        }
+    }
+}
+
+fn replay(events: &[Event]) -> State {
+    let mut state = State::default();
+    for event in events {
+        let line = serde_json::to_string(event).unwrap();
+        let read: Event = serde_json::from_str(&line).unwrap();
+        assert_eq!(read, *event, "the event reads back as it was written: {line}");
+        apply(&mut state, &read);
+    }
+    state
+}
+
+/// Every block that a request holds, with its role, in order.
+fn flat(state: &State) -> Vec<String> {
+    let messages = state.messages().iter();
+    messages.flat_map(|m| m.content.iter().map(|b| format!("{:?} {}", m.role, b.json()))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_commands_leave_a_valid_history_that_its_record_rebuilds(ops in vec(op(), 1..80)) {
+        let mut state = State::default();
+        let mut record: Vec<Event> = Vec::new();
+        let mut request: Vec<String> = Vec::new();
+        for (moment, op) in (0u64..).zip(ops) {
+            let command = Command { at: Timestamp::from_millis(moment), kind: command(&state, op) };
+            let Ok(events) = decide(&state, command) else { continue };
+            for event in events {
+                apply(&mut state, &event);
+                if matches!(event.kind, EventKind::BlockReplaced { .. }) {
+                    request.clear();
+                }
+                record.push(event);
+            }
+            match next(&state) {
+                Step::CallModel => {
+                    prop_assert_eq!(pairing::check(state.messages()), Ok(()), "{:#?}", state.messages());
+                    let now = flat(&state);
+                    prop_assert!(now.starts_with(&request), "{:?} does not continue {:?}", now, request);
+                    request = now;
+                }
+                Step::Idle => prop_assert_eq!(pairing::check_history(state.messages()), Ok(())),
+                _ => {}
+            }
+        }
+        prop_assert_eq!(&replay(&record), &state);
+
+        // Whatever was under way: after a crash and an interruption the next turn can begin.
+        let interrupt = CommandKind::Interrupt { cause: InterruptCause::Cancelled };
+        let input = vec![Block::text("again")];
+        let start = CommandKind::StartTurn { input, limits: Limits::default() };
+        for kind in [CommandKind::Recover, interrupt, start] {
+            for event in decide(&state, Command { at: Timestamp::default(), kind }).unwrap_or_default() {
+                apply(&mut state, &event);
+            }
+        }
+        prop_assert_eq!(next(&state), Step::CallModel);
+        prop_assert_eq!(pairing::check(state.messages()), Ok(()));
+    }
+}

@@ -1,0 +1,276 @@
+//! A world for the driver that gives way at every await, so that a test can stop it anywhere.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use conjure_base::{CallId, SystemClock};
+use conjure_conversation::{
+    Access, Authorization, Block, CallContext, CallTraits, CommandKind, Composition, Conversation, Event,
+    Ledger, LedgerError, Limits, MemoryLedger, Message, Model, ModelError, ModelEvent, ModelStream, Observer,
+    Request, Response, Rim, StopReason, ToolCall, ToolResult, ToolRunner, TurnOptions, TurnOutcome, Usage,
+    pairing, run_turn,
+};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use serde_json::json;
+
+/// Gives way once: one more place at which a test can stop.
+pub(crate) async fn give_way() {
+    struct Once(bool);
+    impl Future for Once {
+        type Output = ();
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            if std::mem::replace(&mut self.0, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+    Once(false).await;
+}
+
+/// A ledger in memory that gives way before and after it records.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SlowLedger(pub(crate) MemoryLedger);
+
+impl Ledger for SlowLedger {
+    fn append<'a>(
+        &'a self,
+        expected_seq: u64,
+        events: &'a [Event],
+    ) -> BoxFuture<'a, Result<u64, LedgerError>> {
+        async move {
+            give_way().await;
+            let seq = self.0.append(expected_seq, events).await;
+            give_way().await;
+            seq
+        }
+        .boxed()
+    }
+
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, LedgerError>> {
+        self.0.load()
+    }
+}
+
+type Answers = dyn Fn(&Request) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync;
+
+/// A model whose words are a function of what it is sent. It keeps every request.
+#[derive(Clone)]
+pub(crate) struct FakeModel {
+    answers: Arc<Answers>,
+    pub(crate) requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl FakeModel {
+    pub(crate) fn events(
+        answers: impl Fn(&Request) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { answers: Arc::new(answers), requests: Arc::default() }
+    }
+
+    /// One whole answer for each request.
+    pub(crate) fn answering(answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
+        Self::events(move |request| {
+            let delta = ModelEvent::TextDelta { index: 0, text: "…".to_owned() };
+            vec![Ok(ModelEvent::Started), Ok(delta), Ok(ModelEvent::Finished(Box::new(answer(request))))]
+        })
+    }
+
+    /// One answer for each model call of a turn, the last one for all further calls.
+    pub(crate) fn in_turn(answers: Vec<Response>) -> Self {
+        Self::answering(move |request| answers[(request.call as usize - 1).min(answers.len() - 1)].clone())
+    }
+
+    pub(crate) fn request_count(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+
+    /// Every request so far was one that the service accepts.
+    pub(crate) fn assert_requests_valid(&self, when: &str) {
+        for request in self.requests.lock().unwrap().iter() {
+            if let Err(error) = pairing::check(&request.messages) {
+                panic!("{when}: {error}: {:#?}", request.messages);
+            }
+        }
+    }
+}
+
+impl Model for FakeModel {
+    fn stream(&self, request: Request) -> ModelStream {
+        let events = (self.answers)(&request);
+        self.requests.lock().unwrap().push(request);
+        stream::iter(events)
+            .then(|event| async move {
+                give_way().await;
+                event
+            })
+            .boxed()
+    }
+}
+
+/// Tools by name: `read` is shared and idempotent, `bash` shared, `write` exclusive; `panic` panics, `hang` never
+/// ends, `deny` is denied, `ask` must be asked for. `obey` ends when it is cancelled.
+#[derive(Clone, Default)]
+pub(crate) struct FakeTools {
+    /// `start NAME ID` and `end NAME ID`, as they happened.
+    pub(crate) log: Arc<Mutex<Vec<String>>>,
+}
+
+impl FakeTools {
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn note(&self, what: &str, call: &ToolCall) {
+        self.log.lock().unwrap().push(format!("{what} {} {}", call.name, call.id));
+    }
+
+    /// No call that has effects was started twice.
+    pub(crate) fn assert_no_effect_repeated(&self, when: &str) {
+        let mut starts: HashMap<String, u32> = HashMap::new();
+        for line in self.log().into_iter().filter(|line| line.starts_with("start ")) {
+            *starts.entry(line).or_default() += 1;
+        }
+        for (line, count) in starts {
+            assert!(count == 1 || line.starts_with("start read"), "{when}: {line} happened {count} times");
+        }
+    }
+}
+
+impl ToolRunner for FakeTools {
+    fn traits(&self, call: &ToolCall) -> CallTraits {
+        let access = if call.name == "write" { Access::Exclusive } else { Access::Shared };
+        CallTraits { access, idempotent: call.name == "read" }
+    }
+
+    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+        async move {
+            give_way().await;
+            match call.name.as_str() {
+                "deny" => Authorization::Deny { reason: "not here".to_owned() },
+                "ask" => Authorization::Ask { reason: "may it?".to_owned() },
+                _ => Authorization::Allow,
+            }
+        }
+        .boxed()
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+        async move {
+            self.note("start", call);
+            give_way().await;
+            match call.name.as_str() {
+                "panic" => panic!("this tool panics"),
+                "hang" => std::future::pending().await,
+                "obey" => context.cancel.cancelled().await,
+                _ => {}
+            }
+            give_way().await;
+            self.note("end", call);
+            ToolResult::text_result(&call.id, format!("{} done", call.name))
+        }
+        .boxed()
+    }
+}
+
+pub(crate) fn text(text: &str) -> Response {
+    answer(vec![Block::text(text)], StopReason::EndTurn)
+}
+
+pub(crate) fn answer(content: Vec<Block>, stop_reason: StopReason) -> Response {
+    let usage = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
+    Response { id: None, model: None, content, stop_reason, usage, request_id: None }
+}
+
+/// An answer that calls tools, each given by its name and id.
+pub(crate) fn calls(calls: &[(&str, &str)]) -> Response {
+    answer(calls.iter().map(|(name, id)| tool_use(name, id)).collect(), StopReason::ToolUse)
+}
+
+pub(crate) fn tool_use(name: &str, id: &str) -> Block {
+    let block = json!({"type": "tool_use", "id": id, "name": name, "input": {"for": id}});
+    Block::from_json(block.to_string()).unwrap()
+}
+
+pub(crate) fn call(name: &str, id: &str) -> ToolCall {
+    ToolCall::new(id, name, &json!({}))
+}
+
+pub(crate) fn id(id: &str) -> CallId {
+    CallId::new(id)
+}
+
+pub(crate) fn start(words: &str) -> CommandKind {
+    start_within(words, Limits::default())
+}
+
+pub(crate) fn start_within(words: &str, limits: Limits) -> CommandKind {
+    CommandKind::StartTurn { input: vec![Block::text(words)], limits }
+}
+
+/// Each message as `role: block | block`, with calls as `NAME(ID)` and results as `ID=TEXT`.
+pub(crate) fn outline<M: std::borrow::Borrow<Message>>(messages: &[M]) -> Vec<String> {
+    use conjure_conversation::{BlockKind, Role};
+    messages
+        .iter()
+        .map(|message| {
+            let message: &Message = message.borrow();
+            let role = if message.role == Role::User { "user" } else { "assistant" };
+            let blocks: Vec<String> = message
+                .content
+                .iter()
+                .map(|block| match block.kind() {
+                    BlockKind::Text(text) => text.clone(),
+                    BlockKind::ToolUse(call) => format!("{}({})", call.name, call.id),
+                    BlockKind::ToolResult { tool_use_id, is_error, text } => {
+                        format!("{tool_use_id}{}{text}", if *is_error { "!" } else { "=" })
+                    }
+                    other => format!("{other:?}"),
+                })
+                .collect();
+            format!("{role}: {}", blocks.join(" | "))
+        })
+        .collect()
+}
+
+/// A model, tools and a ledger, and conversations over them.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) model: FakeModel,
+    pub(crate) tools: FakeTools,
+    pub(crate) ledger: SlowLedger,
+}
+
+impl World {
+    pub(crate) fn new(model: FakeModel) -> Self {
+        Self { model, tools: FakeTools::default(), ledger: SlowLedger::default() }
+    }
+
+    pub(crate) async fn load(&self) -> Conversation {
+        self.load_with(Arc::new(())).await
+    }
+
+    pub(crate) async fn load_with(&self, observer: Arc<dyn Observer>) -> Conversation {
+        Conversation::load(Arc::new(self.ledger.clone()), Arc::new(SystemClock), observer).await.unwrap()
+    }
+
+    pub(crate) async fn drive(
+        &self,
+        conversation: &mut Conversation,
+        options: TurnOptions<'_>,
+    ) -> Result<TurnOutcome, conjure_conversation::DriveError> {
+        let composer = Composition::default();
+        let rim = Rim { model: &self.model, composer: &composer, tools: &self.tools };
+        run_turn(conversation, rim, options).await
+    }
+
+    /// Starts a turn and drives it to its end.
+    pub(crate) async fn turn(&self, conversation: &mut Conversation, start: CommandKind) -> TurnOutcome {
+        conversation.submit(start).await.unwrap();
+        self.drive(conversation, TurnOptions::default()).await.unwrap()
+    }
+}
