@@ -230,20 +230,20 @@ fn count_denial(state: &mut State, call: &CallId) {
 /// Once every call has its result, they become the next user message, in call order, before what the user
 /// added.
 fn hand_in_results(state: &mut State) {
-    let results: Option<Vec<Block>> = state
-        .open_calls()
-        .iter()
-        .map(|open| match &open.status {
-            CallStatus::Finished(result) => Some(Block::tool_result(result)),
-            _ => None,
-        })
-        .collect();
-    let (Some(results), Some(turn)) = (results, &mut state.turn) else { return };
-    if !results.is_empty() {
-        turn.phase = Phase::ModelDue;
-        state.push_user(results);
-        state.flush_steering();
+    let open = state.open_calls();
+    if open.is_empty() || !open.iter().all(|open| matches!(open.status, CallStatus::Finished(_))) {
+        return;
     }
+    let results = open.iter().filter_map(|open| match &open.status {
+        CallStatus::Finished(result) => Some(Block::tool_result(result)),
+        _ => None,
+    });
+    let results = results.collect();
+    if let Some(turn) = &mut state.turn {
+        turn.phase = Phase::ModelDue;
+    }
+    state.push_user(results);
+    state.flush_steering();
 }
 
 /// The turn after the last one.

@@ -23,7 +23,8 @@ pub struct Command {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum CommandKind {
-    /// Begin with a history from elsewhere. Only the first command of a session may be this.
+    /// Begin with a history from elsewhere. Only the first command of a session may be this. When it ends with
+    /// the assistant's words, a turn without input resumes them like a pause; one with input goes on after them.
     Import {
         /// The messages; valid as [`crate::pairing::check_history`] says.
         messages: Vec<Message>,

@@ -28,6 +28,9 @@ use crate::schedule::{Batch, CANCEL_GRACE, authorize, batches, traits};
 use crate::state::{Approval, CallStatus};
 use crate::tool::ToolCall;
 
+/// How long a ledger may take to record a turn's end, after its deadline or cancellation and the tools' grace.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a turn is driven over.
 #[derive(Clone, Copy)]
 pub struct Rim<'a> {
@@ -47,7 +50,8 @@ pub struct TurnOptions<'a> {
     pub deadline: Deadline,
     /// How long cancelled tools may take to end what they started.
     pub grace: Duration,
-    /// What the user adds while the turn runs; it reaches the model after the next results.
+    /// What the user adds while the turn runs; it reaches the model after the next results. What the turn has
+    /// not taken from the stream when it ends was not recorded.
     pub steering: BoxStream<'a, Vec<Block>>,
 }
 
@@ -101,7 +105,8 @@ impl From<SubmitError> for DriveError {
 /// conversation's clock is the machine's.
 ///
 /// # Errors
-/// When no turn is running or the ledger fails. A model that fails is not an error here but the turn's end.
+/// When no turn is running, or the ledger fails, or does not answer although the turn's time is up. A model that
+/// fails is not an error here but the turn's end.
 pub async fn run_turn(
     conversation: &mut Conversation,
     rim: Rim<'_>,
@@ -120,17 +125,31 @@ pub async fn run_turn(
         gen_ai.operation.name = "invoke_agent",
         conjure.turn = turn.id().number(),
     );
+    let (cancel, deadline, grace) = (options.cancel, options.deadline.earlier(wall_clock), options.grace);
+    // Everything but the ledger is waited for no longer than until the end; this bounds that wait too.
+    let clock = std::sync::Arc::clone(clock);
+    let over = select(Box::pin(cancel.clone().cancelled_owned()), clock.sleep_until(deadline));
+    let patience = async move {
+        over.await;
+        clock.sleep_until(clock.deadline(grace.saturating_add(LEDGER_PATIENCE))).await;
+    };
     let driver = Driver {
         rim,
-        cancel: options.cancel,
+        cancel,
         own_deadline: options.deadline,
-        deadline: options.deadline.earlier(wall_clock),
-        grace: options.grace,
+        deadline,
+        grace,
         // A stream that has ended must not be asked again, nor end a wait.
         steering: options.steering.chain(stream::pending()).boxed(),
         conversation,
     };
-    driver.run().instrument(span).await
+    match select(Box::pin(driver.run().instrument(span)), Box::pin(patience)).await {
+        Either::Left((outcome, _)) => outcome,
+        Either::Right(_) => {
+            let reason = "it did not answer although the turn's time was up".to_owned();
+            Err(LedgerError::Failed { reason }.into())
+        }
+    }
 }
 
 struct Driver<'a> {

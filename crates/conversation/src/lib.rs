@@ -2,6 +2,22 @@
 //!
 //! The machine ([`decide`], [`apply`], [`next`]) knows no clock, no randomness and no I/O: all arrive as values.
 //! The traits [`Model`], [`Composer`], [`ToolRunner`] and [`Ledger`] are its rim; [`run_turn`] connects them.
+//!
+//! ```
+//! use conjure_base::Timestamp;
+//! use conjure_conversation::{Block, Command, CommandKind, Limits, State, Step, apply, decide, next};
+//!
+//! let mut state = State::default();
+//! let input = vec![Block::text("Which region grew fastest?")];
+//! let kind = CommandKind::StartTurn { input, limits: Limits::default() };
+//! for event in decide(&state, Command { at: Timestamp::default(), kind })? {
+//!     // Here a ledger records the event; applying every recorded event rebuilds the state.
+//!     apply(&mut state, &event);
+//! }
+//! assert_eq!(next(&state), Step::CallModel);
+//! assert_eq!(state.messages().len(), 1);
+//! # Ok::<(), conjure_conversation::Rejection>(())
+//! ```
 
 mod content;
 mod message;

@@ -8,8 +8,8 @@ use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
     ApiErrorKind, Block, CommandKind, Composition, Conversation, Decision, DriveError, Event, EventKind,
     Ledger, LedgerError, LoopError, LoopOptions, MemoryLedger, Message, ModelError, ModelErrorKind,
-    ModelEvent, Observer, PairingError, Rim, StopReason, SubmitError, TurnOptions, TurnOutcome, TurnStop,
-    model_fn, parse_response, run_loop, run_turn,
+    ModelEvent, Observer, PairingError, Rim, Step, StopReason, SubmitError, TurnOptions, TurnOutcome,
+    TurnStop, model_fn, next, parse_response, run_loop, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -329,4 +329,41 @@ async fn a_deadline_that_has_passed_calls_nobody() {
     let outcome = world.drive(&mut conversation, options).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Deadline)));
     assert_eq!(world.model.request_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_never_answers_does_not_keep_a_turn_from_ending() {
+    #[derive(Default)]
+    struct Stuck(MemoryLedger);
+    impl Ledger for Stuck {
+        fn append<'a>(&'a self, seq: u64, events: &'a [Event]) -> BoxFuture<'a, Result<u64, LedgerError>> {
+            match events[0].kind {
+                EventKind::ModelAnswered { .. } => std::future::pending().boxed(),
+                _ => self.0.append(seq, events),
+            }
+        }
+        fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, LedgerError>> {
+            self.0.load()
+        }
+    }
+    let world = World::new(FakeModel::in_turn(vec![text("unheard")]));
+    let ledger = Arc::new(Stuck::default());
+    let mut conversation = Conversation::load(ledger, Arc::new(SystemClock), Arc::new(())).await.unwrap();
+    conversation.submit(start("go")).await.unwrap();
+    let options =
+        TurnOptions { deadline: SystemClock.deadline(Duration::from_secs(30)), ..TurnOptions::default() };
+    let outcome = world.drive(&mut conversation, options).await;
+    assert!(matches!(outcome, Err(DriveError::Ledger(LedgerError::Failed { .. }))), "{outcome:?}");
+    conversation.submit(CommandKind::Recover).await.unwrap();
+    assert_eq!(next(conversation.state()), Step::CallModel, "it was read anew and can go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_can_be_driven_in_a_task() {
+    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let mut conversation = world.load().await;
+    conversation.submit(start("go")).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { world.drive(&mut conversation, TurnOptions::default()).await });
+    assert_eq!(tasks.join_next().await.unwrap().unwrap(), Ok(ANSWERED));
 }

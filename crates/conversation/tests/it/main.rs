@@ -15,6 +15,8 @@ mod properties;
 #[cfg(test)]
 mod session_events;
 #[cfg(test)]
+mod spans;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tools;
