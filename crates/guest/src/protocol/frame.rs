@@ -101,6 +101,29 @@ pub fn encode_into(
     Ok(())
 }
 
+/// Appends a data frame to `buffer`, without a copy of `content` in between.
+///
+/// # Errors
+/// When `content` is longer than [`DATA_MAX`]; `buffer` is unchanged then.
+pub fn encode_data_into(
+    buffer: &mut Vec<u8>,
+    channel: u32,
+    stream: super::StreamId,
+    content: &[u8],
+) -> Result<(), FrameError> {
+    let length = u32::try_from(content.len()).unwrap_or(u32::MAX).saturating_add(1);
+    if content.len() > DATA_MAX {
+        return Err(FrameError::TooLong(length));
+    }
+    buffer.reserve(HEADER_LEN + 1 + content.len());
+    buffer.extend_from_slice(&length.to_le_bytes());
+    buffer.push(FrameKind::Data as u8);
+    buffer.extend_from_slice(&channel.to_le_bytes());
+    buffer.push(stream as u8);
+    buffer.extend_from_slice(content);
+    Ok(())
+}
+
 /// Cuts a byte stream into frames. Holds at most one frame's bytes plus what was pushed last.
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -148,6 +171,12 @@ impl Decoder {
             Frame { kind, channel: u32::from_le_bytes([*c0, *c1, *c2, *c3]), payload: payload.to_vec() };
         self.start += HEADER_LEN + size;
         Ok(Some(frame))
+    }
+
+    /// Bytes that are held now.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Whether the stream ended between frames, as far as was pushed.

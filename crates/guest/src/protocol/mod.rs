@@ -23,8 +23,12 @@
 
 mod frame;
 mod message;
+#[cfg(test)]
+mod tests;
 
-pub use frame::{DATA_MAX, Decoder, Frame, FrameError, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_into};
+pub use frame::{
+    DATA_MAX, Decoder, Frame, FrameError, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_data_into, encode_into,
+};
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
     GuestError, Hello, LineRange, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root, StdinMode,
