@@ -1,0 +1,112 @@
+//! Output that does not fit into head and tail, kept in a file from its very first byte.
+//!
+//! State: files in the spill folder. They stay after a crash and belong to whoever owns the folder.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+/// How many names are tried before giving up.
+const ATTEMPTS: u32 = 10_000;
+
+/// The folder that spilled output goes to.
+#[derive(Debug)]
+pub(crate) struct SpillFolder {
+    path: String,
+    /// Opened before any command ran, so that none can put something else in its place.
+    folder: Option<OwnedFd>,
+    /// Part of all names, so that those of an earlier guest are not in the way.
+    stamp: u64,
+    next: u32,
+}
+
+impl SpillFolder {
+    /// The folder at `path`, made if it is missing. One that cannot be had keeps nothing.
+    pub(crate) fn open(path: &str) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = || rustix::fs::open(path, flags, Mode::empty());
+        let folder = match open() {
+            Err(Errno::NOENT) => rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)).and_then(|()| open()),
+            other => other,
+        };
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let stamp = now.tv_sec.cast_unsigned();
+        Self { path: path.trim_end_matches('/').to_owned(), folder: folder.ok(), stamp, next: 0 }
+    }
+
+    fn create(&mut self) -> Option<(File, String)> {
+        let folder = self.folder.as_ref()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..ATTEMPTS {
+            self.next = self.next.wrapping_add(1);
+            let name = format!("output-{:x}-{}.log", self.stamp, self.next);
+            match rustix::fs::openat(folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => return Some((file.into(), name)),
+                Err(Errno::EXIST) => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+}
+
+/// The file of one stream of output.
+#[derive(Debug)]
+pub(super) enum Spill {
+    /// Not needed so far; it may take so many bytes.
+    Unused(u64),
+    /// Being written.
+    Open { file: File, name: String, written: u64, limit: u64 },
+    /// Not wanted, or it could not be written.
+    Absent,
+}
+
+impl Spill {
+    pub(super) fn new(limit: u64) -> Self {
+        if limit == 0 { Self::Absent } else { Self::Unused(limit) }
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        matches!(self, Self::Unused(_))
+    }
+
+    /// Makes the file.
+    pub(super) fn start(&mut self, folder: Option<&mut SpillFolder>) {
+        if let Self::Unused(limit) = *self {
+            *self = match folder.and_then(SpillFolder::create) {
+                Some((file, name)) => Self::Open { file, name, written: 0, limit },
+                None => Self::Absent,
+            };
+        }
+    }
+
+    /// Takes the next bytes, as far as the limit goes. A full disk is no failure of the command: then there is
+    /// no file.
+    pub(super) fn write(&mut self, bytes: &[u8], folder: Option<&SpillFolder>) {
+        let Self::Open { file, name, written, limit } = self else { return };
+        let room = usize::try_from(*limit - *written).unwrap_or(usize::MAX).min(bytes.len());
+        let Some(bytes) = bytes.get(..room).filter(|bytes| !bytes.is_empty()) else { return };
+        if file.write_all(bytes).is_ok() {
+            *written += bytes.len() as u64;
+            return;
+        }
+        if let Some(folder) = folder.and_then(|folder| folder.folder.as_ref()) {
+            // Nothing better can be done when this fails, too.
+            let _ = rustix::fs::unlinkat(folder, name.as_str(), AtFlags::empty());
+        }
+        *self = Self::Absent;
+    }
+
+    /// The file's path, and its bytes.
+    pub(super) fn result(&self, folder: Option<&SpillFolder>) -> (Option<String>, u64) {
+        match (self, folder) {
+            (Self::Open { name, written, .. }, Some(folder)) => {
+                (Some(format!("{}/{name}", folder.path)), *written)
+            }
+            _ => (None, 0),
+        }
+    }
+}

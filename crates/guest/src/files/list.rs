@@ -1,0 +1,149 @@
+//! Listing folders, level by level, without following links and within limits.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
+use rustix::io::Errno;
+
+use conjure_guest::protocol::{EntryKind, FileEntry, GuestError, PAYLOAD_MAX, Reply};
+
+use super::roots::{Place, Reach};
+use crate::error::of_file;
+
+const DOING: &str = "list";
+
+/// The most names that are looked at, listed or not.
+const NAMES_MAX: usize = 200_000;
+
+/// The most entries, whatever is asked for.
+const ENTRIES_MAX: u32 = 50_000;
+
+/// The most levels, whatever is asked for.
+const DEPTH_MAX: u32 = 64;
+
+/// Bytes of JSON that the entries may take, so that the reply fits into one frame.
+const JSON_MAX: usize = PAYLOAD_MAX - 4096;
+
+/// Bytes of JSON around an entry's path, at most.
+const JSON_ENTRY: usize = 128;
+
+/// How much is listed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) depth: u32,
+    pub(super) entries: u32,
+    pub(super) hidden: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) entries: Vec<FileEntry>,
+    pub(super) truncated: bool,
+    names: usize,
+    json: usize,
+}
+
+/// Lists the folder at `path`.
+pub(super) fn list(reach: &Reach<'_>, path: &str, limits: Limits) -> Result<Reply, GuestError> {
+    let place = reach.place(path)?;
+    let folder = place
+        .open_beneath(&place.rest, OFlags::RDONLY | OFlags::DIRECTORY)
+        .map_err(|errno| of_file(errno, path, DOING))?;
+    let Listing { entries, truncated, .. } = list_folder(&place, folder, limits)?;
+    Ok(Reply::List { entries, truncated })
+}
+
+/// Lists an open folder: all of one level before the next, so that a huge subfolder does not hide the rest.
+pub(super) fn list_folder(place: &Place<'_>, folder: OwnedFd, limits: Limits) -> Result<Listing, GuestError> {
+    let mut listing = Listing::default();
+    let mut level = vec![String::new()];
+    for depth in 0..limits.depth.min(DEPTH_MAX) {
+        let mut below = Vec::new();
+        for prefix in level {
+            let opened = if depth == 0 {
+                folder.try_clone().map_err(|error| super::failed(&error, place.given, DOING))
+            } else {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let resolve = rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_SYMLINKS;
+                match rustix::fs::openat2(&folder, prefix.as_str(), flags, Mode::empty(), resolve) {
+                    Ok(folder) => Ok(folder),
+                    // Gone, replaced or closed to us meanwhile: its own entry stands.
+                    Err(_) => continue,
+                }
+            }?;
+            listing
+                .add_folder(opened, &prefix, limits, &mut below)
+                .map_err(|errno| of_file(errno, place.given, DOING))?;
+            if listing.truncated {
+                break;
+            }
+        }
+        if listing.truncated || below.is_empty() {
+            break;
+        }
+        level = below;
+    }
+    listing.entries.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(listing)
+}
+
+impl Listing {
+    fn add_folder(
+        &mut self,
+        folder: OwnedFd,
+        prefix: &str,
+        limits: Limits,
+        below: &mut Vec<String>,
+    ) -> Result<(), Errno> {
+        let mut names = Vec::new();
+        let mut entries = Dir::read_from(&folder)?;
+        while let Some(entry) = entries.read() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            self.names += 1;
+            if self.names > NAMES_MAX {
+                self.truncated = true;
+                break;
+            }
+            if limits.hidden || !name.to_bytes().starts_with(b".") {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        for name in names {
+            // Gone meanwhile.
+            let Ok(stat) = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let shown = name.to_string_lossy();
+            let path =
+                if prefix.is_empty() { shown.clone().into_owned() } else { format!("{prefix}/{shown}") };
+            let kind = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => EntryKind::File,
+                FileType::Directory => EntryKind::Directory,
+                FileType::Symlink => EntryKind::Symlink,
+                _ => EntryKind::Other,
+            };
+            // A character takes at most six bytes in JSON, and only control characters take that many.
+            let escaped: usize = path.bytes().map(|byte| if byte < 0x20 { 6 } else { 2 }).sum();
+            self.json += JSON_ENTRY + escaped;
+            if self.entries.len() >= limits.entries.min(ENTRIES_MAX) as usize || self.json > JSON_MAX {
+                self.truncated = true;
+                return Ok(());
+            }
+            if kind == EntryKind::Directory && name.to_str().is_ok() {
+                below.push(path.clone());
+            }
+            let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+            self.entries.push(FileEntry {
+                path,
+                kind,
+                size: if kind == EntryKind::File { stat.st_size.cast_unsigned() } else { 0 },
+                modified_ns: stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds),
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! Showing a file or folder to a model.
+//!
+//! A text is read twice: once to see that it is text and where its lines are, and once, the lines that were
+//! asked for, to send them. So memory stays flat and nothing is sent of what turns out to be no text.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use conjure_guest::protocol::{ErrorCode, GuestError, LineRange, Reply, Viewed};
+
+use super::list::{self, Limits};
+use super::roots::Reach;
+use super::{PIECE, failed, pass};
+use crate::error::{self, of_file};
+
+const DOING: &str = "view";
+
+/// How much of a folder is shown.
+const FOLDER: Limits = Limits { depth: 2, entries: 2_000, hidden: false };
+
+/// Shows what lies at `path`.
+pub(super) fn view(
+    reach: &Reach<'_>,
+    path: &str,
+    range: Option<LineRange>,
+    max_bytes: u64,
+    output: &mut impl Write,
+) -> Result<Reply, GuestError> {
+    let place = reach.place(path)?;
+    let (opened, stat) = place.open(DOING)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => {
+            let listing = list::list_folder(&place, opened, FOLDER)?;
+            return Ok(Reply::View(Viewed::Directory {
+                entries: listing.entries,
+                truncated: listing.truncated,
+            }));
+        }
+        _ => return Err(of_file(Errno::NXIO, path, DOING)),
+    }
+    let mut file = File::from(opened);
+    let size = stat.st_size.cast_unsigned();
+    let mut start = Vec::with_capacity(16);
+    (&mut file).take(16).read_to_end(&mut start).map_err(|error| failed(&error, path, DOING))?;
+    file.rewind().map_err(|error| failed(&error, path, DOING))?;
+    if let Some(media_type) = image_type(&start) {
+        if size > max_bytes {
+            let message = format!(
+                "cannot view `{path}`: the image has {size} bytes, the most is {max_bytes}; make a smaller copy"
+            );
+            return Err(error::error(ErrorCode::TooLarge, message));
+        }
+        let size = pass(&mut file, output, max_bytes, path, DOING)?;
+        return Ok(Reply::View(Viewed::Image { media_type: media_type.to_owned(), size }));
+    }
+    let wanted = check_range(path, range)?;
+    let Some(survey) = survey(&mut file, path, wanted)? else {
+        return Ok(Reply::View(Viewed::Binary { size }));
+    };
+    if range.is_some() && wanted.0 > survey.lines.max(1) {
+        let message = format!(
+            "cannot view `{path}` from line {}: it has {} lines; begin within them",
+            wanted.0, survey.lines
+        );
+        return Err(error::error(ErrorCode::BadRequest, message));
+    }
+    let (sent, lines) = send(&mut file, path, &survey, max_bytes, output)?;
+    Ok(Reply::View(Viewed::Text {
+        first_line: if sent == 0 { 0 } else { wanted.0 },
+        last_line: if sent == 0 { 0 } else { wanted.0 + lines - 1 },
+        total_lines: survey.lines,
+        size: survey.size,
+        truncated: sent < survey.end - survey.start,
+    }))
+}
+
+fn image_type(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// The lines that are wanted: first and last, both included.
+fn check_range(path: &str, range: Option<LineRange>) -> Result<(u64, u64), GuestError> {
+    let Some(LineRange { first, last }) = range else { return Ok((1, u64::MAX)) };
+    let last = last.unwrap_or(u64::MAX);
+    if first == 0 || last < first {
+        let message = format!(
+            "cannot view lines {first} to {last} of `{path}`: lines count from 1, and the first is not after the last"
+        );
+        return Err(error::error(ErrorCode::BadRequest, message));
+    }
+    Ok((first, last))
+}
+
+/// Where the wanted lines of a text are.
+#[derive(Debug, PartialEq, Eq)]
+struct Survey {
+    size: u64,
+    lines: u64,
+    /// The bytes of the wanted lines.
+    start: u64,
+    end: u64,
+}
+
+/// Reads a whole file. `None` when it is no text.
+fn survey(file: &mut impl Read, path: &str, wanted: (u64, u64)) -> Result<Option<Survey>, GuestError> {
+    let mut buffer = vec![0; PIECE];
+    // Bytes at the start of the buffer that begin a character whose rest was not read yet.
+    let mut carried = 0;
+    // Line breaks so far, and where the wanted lines begin and end, once that was seen.
+    let (mut size, mut breaks) = (0_u64, 0_u64);
+    let mut start = (wanted.0 == 1).then_some(0);
+    let mut end = None;
+    let mut ends_in_break = true;
+    loop {
+        let space = buffer.get_mut(carried..).unwrap_or_default();
+        let length = match file.read(space) {
+            Ok(length) => length,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(&error, path, DOING)),
+        };
+        let fresh = space.get(..length).unwrap_or_default();
+        if length == 0 {
+            if carried > 0 {
+                return Ok(None);
+            }
+            break;
+        }
+        if fresh.contains(&0) {
+            return Ok(None);
+        }
+        let count = fresh.iter().filter(|byte| **byte == b'\n').count() as u64;
+        // Only a piece in which a boundary lies is looked at byte by byte.
+        let is_near = |line: u64| (breaks..breaks.saturating_add(count)).contains(&line);
+        if is_near(wanted.0.saturating_sub(2)) && start.is_none() || is_near(wanted.1 - 1) && end.is_none() {
+            let mut line = breaks;
+            for (at, _) in (1..).zip(fresh).filter(|(_, byte)| **byte == b'\n') {
+                line += 1;
+                if line + 1 == wanted.0 {
+                    start.get_or_insert(size + at);
+                }
+                if line == wanted.1 {
+                    end.get_or_insert(size + at);
+                }
+            }
+        }
+        ends_in_break = fresh.last() == Some(&b'\n');
+        breaks += count;
+        size += length as u64;
+        let filled = buffer.get(..carried + length).unwrap_or_default();
+        match std::str::from_utf8(filled) {
+            Ok(_) => carried = 0,
+            Err(error) if error.error_len().is_none() => {
+                let from = error.valid_up_to();
+                let to = filled.len();
+                buffer.copy_within(from..to, 0);
+                carried = to - from;
+            }
+            Err(_) => return Ok(None),
+        }
+    }
+    let lines = breaks + u64::from(!ends_in_break);
+    let start = start.unwrap_or(size);
+    Ok(Some(Survey { size, lines, start, end: end.unwrap_or(size).max(start) }))
+}
+
+/// Sends the bytes of the wanted lines, at most `max_bytes`, cut between characters. How many bytes, and in
+/// how many lines.
+fn send(
+    file: &mut File,
+    path: &str,
+    survey: &Survey,
+    max_bytes: u64,
+    output: &mut impl Write,
+) -> Result<(u64, u64), GuestError> {
+    let mut length = (survey.end - survey.start).min(max_bytes);
+    if length < survey.end - survey.start {
+        // The first byte that is left out begins a character, or up to three before it do.
+        let back = length.min(3);
+        let mut around = Vec::new();
+        file.seek(SeekFrom::Start(survey.start + length - back))
+            .map_err(|error| failed(&error, path, DOING))?;
+        file.take(back + 1).read_to_end(&mut around).map_err(|error| failed(&error, path, DOING))?;
+        let tail = around.iter().rev().take_while(|byte| **byte & 0xc0 == 0x80).count() as u64;
+        length -= tail.min(back);
+    }
+    file.seek(SeekFrom::Start(survey.start)).map_err(|error| failed(&error, path, DOING))?;
+    let mut counting = CountLines { output, breaks: 0, ends_in_break: true };
+    let sent = pass(file, &mut counting, length, path, DOING)?;
+    Ok((sent, counting.breaks + u64::from(!counting.ends_in_break)))
+}
+
+/// Counts the lines that go through.
+struct CountLines<'a, W> {
+    output: &'a mut W,
+    breaks: u64,
+    ends_in_break: bool,
+}
+
+impl<W: Write> Write for CountLines<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let length = self.output.write(bytes)?;
+        let written = bytes.get(..length).unwrap_or_default();
+        self.breaks += written.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.ends_in_break = written.last().map_or(self.ends_in_break, |byte| *byte == b'\n');
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.output.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Gives its bytes in pieces of the sizes given, over and over.
+    struct Pieces<'a>(&'a [u8], Vec<usize>, usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let size = self.1[self.2 % self.1.len()].min(buffer.len());
+            self.2 += 1;
+            self.0.read(&mut buffer[..size])
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_survey_agrees_with_the_lines_of_the_whole(
+            text in "[ab\né語]{0,60}",
+            first in 1_u64..8,
+            more in prop::option::of(0_u64..6),
+            sizes in prop::collection::vec(1_usize..9, 1..4),
+        ) {
+            let last = more.map_or(u64::MAX, |more| first + more);
+            let found = survey(&mut Pieces(text.as_bytes(), sizes, 0), "x", (first, last)).expect("readable");
+            let lines: Vec<&str> = text.split_inclusive('\n').collect();
+            let skip = lines.len().min(first as usize - 1);
+            let take = usize::try_from((last - first).saturating_add(1)).unwrap_or(usize::MAX);
+            let wanted: String = lines[skip..].iter().take(take).copied().collect();
+            let found = found.expect("text");
+            prop_assert_eq!(found.lines, lines.len() as u64);
+            prop_assert_eq!(found.size, text.len() as u64);
+            prop_assert_eq!(&text[found.start as usize..found.end as usize], wanted);
+        }
+
+        #[test]
+        fn what_is_no_text_is_seen(
+            bytes in prop::collection::vec(any::<u8>(), 0..60),
+            sizes in prop::collection::vec(1_usize..9, 1..4),
+        ) {
+            let found = survey(&mut Pieces(&bytes, sizes, 0), "x", (1, u64::MAX)).expect("readable");
+            let is_text = std::str::from_utf8(&bytes).is_ok() && !bytes.contains(&0);
+            prop_assert_eq!(found.is_some(), is_text);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Signals, always taken synchronously: all are blocked, and two are asked for.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+/// Blocks every signal that can be blocked, for this process and those it forks.
+pub(crate) fn block_signals() {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is initialised before it is used; the program has one thread, whose mask this is.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
+    }
+}
+
+fn set_of(signals: &[Signal]) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigemptyset` initialises the set before anything is added to it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
+        }
+        set.assume_init()
+    }
+}
+
+/// Lets SIGTERM end this process at once: for a worker that leaves nothing behind.
+pub(crate) fn allow_termination() {
+    let set = set_of(&[Signal::TERM]);
+    // SAFETY: gives the signal its default action and takes it out of this thread's mask; no handler of ours
+    // runs.
+    unsafe {
+        libc::signal(libc::SIGTERM, libc::SIG_DFL);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// Whether SIGTERM was sent to this process, in which it is blocked.
+pub(crate) fn is_termination_pending() -> bool {
+    let mut set = set_of(&[]);
+    // SAFETY: both calls get an initialised set.
+    unsafe { libc::sigpending(&raw mut set) == 0 && libc::sigismember(&raw const set, libc::SIGTERM) == 1 }
+}
+
+/// Waits for one of `signals`, which are blocked, and takes it. `None` when the time is up.
+pub(crate) fn wait_for_signal(signals: &[Signal], timeout: Option<Duration>) -> Option<Signal> {
+    let set = set_of(signals);
+    let limit = timeout.map(|timeout| libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
+    });
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the set is initialised, the limit is null or lives until after the call, and no details are
+    // asked for.
+    let taken = unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), limit) };
+    Signal::from_named_raw(taken)
+}
+
+/// The signals of this process as something that can be polled.
+#[derive(Debug)]
+pub(crate) struct SignalFd(OwnedFd);
+
+impl SignalFd {
+    /// Takes `signals`, which must be blocked.
+    pub(crate) fn new(signals: &[Signal]) -> Result<Self, Errno> {
+        let set = set_of(signals);
+        // SAFETY: the set is initialised; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+        }
+        // SAFETY: the descriptor was opened just now and is owned by nobody else.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// The next signal that came, if any.
+    pub(crate) fn take(&self) -> Option<Signal> {
+        let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        let length = rustix::io::read(&self.0, &mut record).ok()?;
+        // The record begins with the signal's number.
+        let (number, _) = record.get(..length)?.split_first_chunk::<4>()?;
+        Signal::from_named_raw(i32::try_from(u32::from_ne_bytes(*number)).ok()?)
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,183 @@
+//! Killing everything that descends from this process, also what left its group and its session.
+//!
+//! Both the guest and the shims are subreapers: whatever a command started, and wherever it moved to, its
+//! chain of parents leads here. A round stops all descendants first, again and again until no new ones are
+//! found, so that a storm of forks comes to rest, and then kills them. Nothing is kept between rounds.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+
+use crate::sys;
+
+/// How often a round looks for descendants that were born while it stopped the others.
+const STOP_PASSES: usize = 200;
+
+/// How long to wait for the killed to die before looking again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Kills all descendants of this process and waits until it has none.
+pub(crate) fn kill_all() {
+    loop {
+        kill_round(|_| false);
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        sys::wait_for_signal(&[Signal::CHILD], Some(PAUSE));
+    }
+}
+
+/// Stops and kills the descendants of this process, except its children for which `keep` holds and theirs.
+/// Returns how many were still alive; they may take a moment to die and must be reaped by the caller.
+pub(crate) fn kill_round(keep: impl Fn(Pid) -> bool) -> usize {
+    let own = rustix::process::getpid();
+    let mut stopped = HashSet::new();
+    for _ in 0..STOP_PASSES {
+        let mut fresh = 0;
+        let family = descendants(own, &keep);
+        for &pid in &family {
+            if !stopped.contains(&pid) && signal_member(pid, own, &family, Signal::STOP) {
+                stopped.insert(pid);
+                fresh += 1;
+            }
+        }
+        if fresh == 0 {
+            break;
+        }
+    }
+    let family = descendants(own, &keep);
+    family.iter().filter(|pid| signal_member(**pid, own, &family, Signal::KILL)).count()
+}
+
+/// Signals `pid` if it is, at this moment, a living child of `own` or of a member of `family`. The descriptor
+/// is taken before the check, so a number that was reused in between is never signalled.
+fn signal_member(pid: Pid, own: Pid, family: &HashSet<Pid>, signal: Signal) -> bool {
+    let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Some(pidfd),
+        // No such system call, in an emulated kernel: the number has to do.
+        Err(Errno::NOSYS) => None,
+        Err(_) => return false,
+    };
+    let Some(stat) = stat_of(pid) else { return false };
+    if stat.is_dead || !(stat.parent == own || family.contains(&stat.parent)) {
+        return false;
+    }
+    match pidfd {
+        Some(pidfd) => rustix::process::pidfd_send_signal(pidfd, signal),
+        None => rustix::process::kill_process(pid, signal),
+    }
+    .is_ok()
+}
+
+/// All descendants of `own`, without the children to keep and without theirs.
+fn descendants(own: Pid, keep: &impl Fn(Pid) -> bool) -> HashSet<Pid> {
+    let mut family = HashSet::new();
+    let Some(children) = children_of(own) else {
+        return descendants_by_scan(own, keep);
+    };
+    let mut open: Vec<Pid> = children.into_iter().filter(|child| !keep(*child)).collect();
+    while let Some(pid) = open.pop() {
+        if family.insert(pid) {
+            open.extend(children_of(pid).unwrap_or_default());
+        }
+    }
+    family
+}
+
+/// The children of all threads of `pid`; `None` when the process is gone or the kernel does not tell.
+fn children_of(pid: Pid) -> Option<Vec<Pid>> {
+    let mut children = Vec::new();
+    let mut told = false;
+    for task in numeric_names(&format!("/proc/{}/task", pid.as_raw_nonzero())) {
+        let path = format!("/proc/{}/task/{}/children", pid.as_raw_nonzero(), task.as_raw_nonzero());
+        if let Some(text) = read_small(&path) {
+            told = true;
+            children.extend(text.split_ascii_whitespace().filter_map(parse_pid));
+        }
+    }
+    told.then_some(children)
+}
+
+/// The same as [`descendants`], from the parents of all processes, for kernels that do not list children.
+fn descendants_by_scan(own: Pid, keep: &impl Fn(Pid) -> bool) -> HashSet<Pid> {
+    let mut by_parent: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for pid in numeric_names("/proc") {
+        if let Some(stat) = stat_of(pid) {
+            by_parent.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut family = HashSet::new();
+    let mut open: Vec<Pid> = by_parent.remove(&own).unwrap_or_default();
+    open.retain(|child| !keep(*child));
+    while let Some(pid) = open.pop() {
+        if family.insert(pid) {
+            open.extend(by_parent.remove(&pid).unwrap_or_default());
+        }
+    }
+    family
+}
+
+struct Stat {
+    parent: Pid,
+    is_dead: bool,
+}
+
+fn stat_of(pid: Pid) -> Option<Stat> {
+    parse_stat(&read_small(&format!("/proc/{}/stat", pid.as_raw_nonzero()))?)
+}
+
+/// `pid (name) state parent …`, where the name may hold anything, parentheses included.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?;
+    Some(Stat { parent: parse_pid(fields.next()?)?, is_dead: matches!(state, "Z" | "X" | "x") })
+}
+
+fn parse_pid(text: &str) -> Option<Pid> {
+    text.parse().ok().and_then(Pid::from_raw)
+}
+
+fn numeric_names(path: &str) -> Vec<Pid> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = rustix::fs::open(path, flags, Mode::empty()) else { return Vec::new() };
+    let Ok(entries) = rustix::fs::Dir::new(folder) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().and_then(parse_pid)).collect()
+}
+
+/// The text of a file in `/proc`. Names of processes need not be UTF-8; what is not is replaced.
+fn read_small(path: &str) -> Option<String> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut bytes = Vec::new();
+    let mut piece = [0_u8; 4096];
+    loop {
+        match rustix::io::read(file.as_fd(), &mut piece) {
+            Ok(0) => return Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Ok(length) => bytes.extend_from_slice(piece.get(..length)?),
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_have_any_name() {
+        let stat = parse_stat("7 (a) Z 1 (b) S 42 7 7 0 -1\n").expect("parses");
+        assert_eq!(stat.parent.as_raw_nonzero().get(), 42);
+        assert!(!stat.is_dead);
+        assert!(parse_stat("7 (a) Z 42 7").expect("parses").is_dead);
+        assert!(parse_stat("7 (a").is_none());
+    }
+}

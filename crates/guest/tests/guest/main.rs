@@ -1,0 +1,12 @@
+//! The running guest, driven over pipes by a small synchronous host.
+
+#[cfg(test)]
+mod client;
+#[cfg(test)]
+mod exec;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod life;
+#[cfg(test)]
+mod protocol;
