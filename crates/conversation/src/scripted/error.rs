@@ -4,8 +4,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::load::MAX_SCRIPT_BYTES;
-
 /// A script that cannot be loaded: which file, where in it, and how to mend it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,10 +29,14 @@ pub enum ScriptError {
         path: PathBuf,
     },
     /// More text than a script may have.
-    #[error("the script `{script}` is larger than {MAX_SCRIPT_BYTES} bytes; split it into several scripts")]
+    #[error(
+        "the script `{script}` is larger than {limit} bytes; split it, or write it as JSON, which may be larger than YAML"
+    )]
     TooLarge {
         /// The script.
         script: String,
+        /// What a script of its format may have, in bytes.
+        limit: usize,
     },
     /// Not text.
     #[error("the script `{script}` is not UTF-8: byte {offset} is wrong; save it as UTF-8")]

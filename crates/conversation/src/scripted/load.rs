@@ -15,15 +15,15 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use super::error::ScriptError;
 use super::turn::{Item, Turn};
 
-/// The largest text of a script, in bytes.
-pub const MAX_SCRIPT_BYTES: usize = 8 << 20;
+/// The largest text of a script, in bytes; YAML may have less.
+const MAX_BYTES: usize = 8 << 20;
 
 /// The most turns of a script.
 pub const MAX_TURNS: usize = 10_000;
 
 /// What the texts and nodes of a script may add up to once its aliases are followed: a short YAML text can
 /// stand for a huge one.
-const MAX_EXPANDED_BYTES: usize = 4 * MAX_SCRIPT_BYTES;
+const MAX_EXPANDED_BYTES: usize = 4 * MAX_BYTES;
 
 /// The version of the format that is read and written.
 pub(super) const VERSION: u64 = 1;
@@ -46,6 +46,16 @@ pub enum ScriptFormat {
 }
 
 impl ScriptFormat {
+    /// The largest script of this format, in bytes: 8 MiB of JSON, 1 MiB of YAML, whose reader takes a hundred
+    /// times the memory, and time that grows with the square of a hostile nesting.
+    #[must_use]
+    pub const fn max_bytes(self) -> usize {
+        match self {
+            Self::Yaml => MAX_BYTES / 8,
+            Self::Json => MAX_BYTES,
+        }
+    }
+
     /// The format that the file's name tells.
     ///
     /// # Errors
@@ -61,7 +71,7 @@ impl ScriptFormat {
 
 impl Script {
     /// Reads the script of a file, whose extension (`.yaml`, `.yml`, `.json`) tells its format. Blocks while it
-    /// reads, at most [`MAX_SCRIPT_BYTES`].
+    /// reads, at most [`ScriptFormat::max_bytes`].
     ///
     /// # Errors
     /// When the path is no readable regular file, or its content no script.
@@ -75,10 +85,10 @@ impl Script {
         let format = ScriptFormat::of(path)?;
         let label = path.display().to_string();
         let mut bytes = Vec::new();
-        let limit = u64::try_from(MAX_SCRIPT_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        let limit = u64::try_from(format.max_bytes()).unwrap_or(u64::MAX).saturating_add(1);
         File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
-        if bytes.len() > MAX_SCRIPT_BYTES {
-            return Err(ScriptError::TooLarge { script: label });
+        if bytes.len() > format.max_bytes() {
+            return Err(ScriptError::TooLarge { script: label, limit: format.max_bytes() });
         }
         match std::str::from_utf8(&bytes) {
             Ok(text) => Self::from_text(text, format, label),
@@ -96,8 +106,8 @@ impl Script {
         label: impl Into<String>,
     ) -> Result<Self, ScriptError> {
         let label = label.into();
-        if text.len() > MAX_SCRIPT_BYTES {
-            return Err(ScriptError::TooLarge { script: label });
+        if text.len() > format.max_bytes() {
+            return Err(ScriptError::TooLarge { script: label, limit: format.max_bytes() });
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let invalid = |reason| ScriptError::Invalid { script: label.clone(), reason };

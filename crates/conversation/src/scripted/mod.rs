@@ -26,7 +26,7 @@ mod tests;
 mod turn;
 
 pub use error::ScriptError;
-pub use load::{MAX_SCRIPT_BYTES, MAX_TURNS, Script, ScriptFormat};
+pub use load::{MAX_TURNS, Script, ScriptFormat};
 pub use model::ScriptedModel;
 pub use recorder::{RecordError, Recorder};
 pub use sent::request_digest;

@@ -4,6 +4,8 @@
 //! `skill_dir:NAME`. Filters: `line:N`, `match:REGEX`, `trim`, `json:/POINTER`, `shell`. An argument that holds
 //! `|`, `}}` or outer spaces stands in quotes (`'…'` or `"…"`, a quote within is doubled).
 
+use std::borrow::Cow;
+
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::Value;
 
@@ -16,7 +18,11 @@ const MAX_QUOTATION_BYTES: usize = 4096;
 const MAX_FILTERS: usize = 16;
 
 /// The compiled size of one pattern, in bytes. Patterns are compiled when they are used, one at a time.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 128 << 10;
+
+/// How much text the quotations of one turn may look through, in bytes: a script may quote a large prompt a
+/// thousand times.
+pub(super) const MAX_EXAMINED_BYTES: usize = 256 << 20;
 
 const SOURCES: &str =
     "`system`, `user`, `result:ID`, `result:last`, `skill_location:NAME` or `skill_dir:NAME`";
@@ -110,15 +116,24 @@ impl Quotation {
         Ok((Self { text, source, filters }, cursor.at))
     }
 
-    /// What it quotes, or why there is nothing to quote.
-    pub(super) fn evaluate(&self, sent: &Sent<'_>) -> Result<String, String> {
-        self.found(sent).map_err(|reason| format!("the quotation `{}` finds nothing: {reason}", self.text))
+    /// What it quotes, or why there is nothing to quote. What it looks through is taken off `examinable`.
+    pub(super) fn evaluate<'s>(
+        &self,
+        sent: &'s Sent<'_>,
+        examinable: &mut usize,
+    ) -> Result<Cow<'s, str>, String> {
+        self.found(sent, examinable)
+            .map_err(|reason| format!("the quotation `{}` finds nothing: {reason}", self.text))
     }
 
-    fn found(&self, sent: &Sent<'_>) -> Result<String, String> {
+    fn found<'s>(&self, sent: &'s Sent<'_>, examinable: &mut usize) -> Result<Cow<'s, str>, String> {
         let mut value = self.source.find(sent)?;
+        let examined = self.source.examines(sent, &value);
+        *examinable = examinable.checked_sub(examined).ok_or_else(|| {
+            format!("the turn looks through more than {MAX_EXAMINED_BYTES} bytes; use fewer quotations")
+        })?;
         for filter in &self.filters {
-            value = filter.apply(&value)?;
+            value = Cow::Owned(filter.apply(&value)?);
         }
         if value.is_empty() {
             return Err("what is there is empty".to_owned());
@@ -139,23 +154,33 @@ impl Source {
         })
     }
 
-    fn find(&self, sent: &Sent<'_>) -> Result<String, String> {
+    /// How many bytes were looked through to find `value`.
+    fn examines(&self, sent: &Sent<'_>, value: &str) -> usize {
         match self {
-            Self::System => Ok(sent.system().to_owned()),
-            Self::User => sent.user().ok_or_else(|| "the user wrote no text".to_owned()),
-            Self::Result(which) => sent.result(which).map(|result| result.text.to_owned()).ok_or_else(|| {
-                let ids: Vec<&str> = sent.results().map(|result| result.id).take(10).collect();
-                if ids.is_empty() {
-                    "no tool result was sent".to_owned()
-                } else {
-                    format!("the last results sent answer {}", ids.join(", "))
-                }
-            }),
-            Self::SkillLocation(name) => location_of(name, sent),
+            Self::System | Self::User | Self::Result(_) => value.len(),
+            Self::SkillLocation(_) | Self::SkillDir(_) => sent.system().len(),
+        }
+    }
+
+    fn find<'s>(&self, sent: &'s Sent<'_>) -> Result<Cow<'s, str>, String> {
+        match self {
+            Self::System => Ok(Cow::Borrowed(sent.system())),
+            Self::User => sent.user().map(Cow::Owned).ok_or_else(|| "the user wrote no text".to_owned()),
+            Self::Result(which) => {
+                sent.result(which).map(|result| Cow::Borrowed(result.text)).ok_or_else(|| {
+                    let ids: Vec<&str> = sent.results().map(|result| result.id).take(10).collect();
+                    if ids.is_empty() {
+                        "no tool result was sent".to_owned()
+                    } else {
+                        format!("the last results sent answer {}", ids.join(", "))
+                    }
+                })
+            }
+            Self::SkillLocation(name) => location_of(name, sent).map(Cow::Owned),
             Self::SkillDir(name) => {
                 let location = location_of(name, sent)?;
                 match location.rsplit_once('/') {
-                    Some((folder, _)) if !folder.is_empty() => Ok(folder.to_owned()),
+                    Some((folder, _)) if !folder.is_empty() => Ok(Cow::Owned(folder.to_owned())),
                     _ => Err(format!("the location {} has no folder", shortened(&location))),
                 }
             }

@@ -23,9 +23,13 @@ use crate::stop::StopReason;
 use crate::usage::Usage;
 
 use super::error::ScriptError;
-use super::load::{MAX_SCRIPT_BYTES, MAX_TURNS, ScriptFormat, VERSION};
+use super::load::{MAX_TURNS, ScriptFormat, VERSION};
 use super::sent::request_digest;
 use super::turn::error_type;
+
+/// What stands around the turns of a recording at most, and between two of them.
+const FRAME_BYTES: usize = 64;
+const SEPARATOR_BYTES: usize = 2;
 
 /// A model that passes each call on to another one and writes the answer down.
 ///
@@ -53,18 +57,20 @@ pub enum RecordError {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// The conversation is longer than a script may be; its beginning was kept.
-    #[error("the recording `{}` ends early: a script has at most {MAX_SCRIPT_BYTES} bytes and {MAX_TURNS} turns", path.display())]
+    /// The conversation is longer than a script may be; its beginning was kept. JSON may be longer than YAML.
+    #[error("the recording `{}` ends early: a script may have {limit} bytes and {MAX_TURNS} turns; a `.json` file may have more than a `.yaml`", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
+        /// What a script of its format may have, in bytes.
+        limit: usize,
     },
 }
 
 impl<M: Model> Recorder<M> {
     /// Records the calls of `model` in a file, whose extension (`.yaml`, `.yml`, `.json`) tells its format. An
     /// existing file is replaced at once by a script without turns. Blocks while it writes, as each call does at
-    /// its end, for the time of writing a file of at most [`MAX_SCRIPT_BYTES`].
+    /// its end, for the time of writing a file of at most [`ScriptFormat::max_bytes`].
     ///
     /// # Errors
     /// When the path has no such extension, is something else than a regular file, or cannot be written.
@@ -263,12 +269,12 @@ impl Recording {
 
     fn keep(&mut self, place: usize, turn: &RecordedTurn) -> Result<(), RecordError> {
         let text = turn.text(self.format).map_err(|error| self.unwritten(error))?;
-        let too_long = self.bytes + text.len() > MAX_SCRIPT_BYTES - 1024 || place >= MAX_TURNS;
+        let too_long = self.bytes + text.len() > self.format.max_bytes() - FRAME_BYTES || place >= MAX_TURNS;
         // What was not kept leaves a gap, and a script with a gap would answer the wrong calls.
         if too_long || matches!(self.failure, Some(RecordError::TooLong { .. })) {
-            return Err(RecordError::TooLong { path: self.path.clone() });
+            return Err(RecordError::TooLong { path: self.path.clone(), limit: self.format.max_bytes() });
         }
-        self.bytes += text.len();
+        self.bytes += text.len() + SEPARATOR_BYTES;
         if let Some(slot) = self.turns.get_mut(place) {
             *slot = Some(text);
         }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-use super::quote::Quotation;
+use super::quote::{MAX_EXAMINED_BYTES, Quotation};
 use super::sent::Sent;
 
 /// What the quotations of one turn may add up to, in bytes.
@@ -68,10 +68,14 @@ impl Template {
         let mut text = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(literal) => text.push_str(scene.spend(literal)?),
+                Part::Literal(literal) => {
+                    scene.left = left_after(scene.left, literal)?;
+                    text.push_str(literal);
+                }
                 Part::Quotation(quotation) => {
-                    let quoted = quotation.evaluate(&scene.sent)?;
-                    text.push_str(scene.spend(&quoted)?);
+                    let quoted = quotation.evaluate(&scene.sent, &mut scene.examinable)?;
+                    scene.left = left_after(scene.left, &quoted)?;
+                    text.push_str(&quoted);
                 }
             }
         }
@@ -79,24 +83,25 @@ impl Template {
     }
 }
 
-/// What a turn's templates are rendered from, and how much they may still add up to.
+/// What a turn's templates are rendered from, and how much they may still look through and add up to.
 pub(super) struct Scene<'r> {
     sent: Sent<'r>,
     left: usize,
+    examinable: usize,
 }
 
 impl<'r> Scene<'r> {
     /// A scene for one turn.
     pub(super) const fn new(sent: Sent<'r>) -> Self {
-        Self { sent, left: MAX_RENDERED_BYTES }
+        Self { sent, left: MAX_RENDERED_BYTES, examinable: MAX_EXAMINED_BYTES }
     }
+}
 
-    fn spend<'t>(&mut self, text: &'t str) -> Result<&'t str, String> {
-        self.left = self.left.checked_sub(text.len()).ok_or_else(|| {
-            format!("the turn with its quotations is larger than {MAX_RENDERED_BYTES} bytes; quote less")
-        })?;
-        Ok(text)
-    }
+/// What is left of `left` bytes once `text` is written.
+fn left_after(left: usize, text: &str) -> Result<usize, String> {
+    left.checked_sub(text.len()).ok_or_else(|| {
+        format!("the turn with its quotations is larger than {MAX_RENDERED_BYTES} bytes; quote less")
+    })
 }
 
 impl<'de> Deserialize<'de> for Template {

@@ -4,7 +4,7 @@ use std::path::Path;
 use tempfile::tempdir;
 
 use super::refused;
-use crate::scripted::{MAX_SCRIPT_BYTES, Script, ScriptError, ScriptFormat};
+use crate::scripted::{Script, ScriptError, ScriptFormat};
 
 fn check(text: &str, expected: &[&str]) {
     let message = refused(text);
@@ -39,8 +39,12 @@ fn a_huge_file_is_refused_without_being_read_whole() {
     let huge = folder.path().join("huge.yaml");
     File::create(&huge).unwrap().set_len(100 << 20).unwrap();
     assert!(matches!(error_of(&huge), ScriptError::TooLarge { .. }));
-    let text = " ".repeat(MAX_SCRIPT_BYTES + 1);
-    assert!(matches!(Script::from_text(&text, ScriptFormat::Json, "x"), Err(ScriptError::TooLarge { .. })));
+    for format in [ScriptFormat::Yaml, ScriptFormat::Json] {
+        let text = " ".repeat(format.max_bytes() + 1);
+        let error = Script::from_text(&text, format, "x").unwrap_err();
+        assert!(matches!(error, ScriptError::TooLarge { limit, .. } if limit == format.max_bytes()));
+        assert!(!matches!(Script::from_text(&text[1..], format, "x"), Err(ScriptError::TooLarge { .. })));
+    }
 }
 
 #[test]
@@ -89,6 +93,10 @@ fn a_mistake_names_turn_field_line_and_column() {
     check(&at("  - error: {type: timeout}\n    cut_after: 1"), &["exclude each other"]);
     check(&at("  - content: a\n    expect: {user: {contain: b}}"), &["unknown field `contain`"]);
     check(&at("  - content: a\n    expect: {user: {matches: '('}}"), &["`(` is not a regular expression"]);
+    check(
+        &at("  - content: a\n    expect: {user: {matches: '(a{500}){500}'}}"),
+        &["is not a regular expression"],
+    );
     check(&at("  - content: [{tool_use: {name: a, input: {k: 1, k: 2}}}]"), &["`k`", "twice"]);
     check(&at("  - content: [{tool_use: {name: a, input: .nan}}]"), &["JSON has no such number"]);
     check(&at("  - content: !tag x"), &["without tags"]);
@@ -120,7 +128,7 @@ fn ids_of_calls_are_unique() {
 #[test]
 fn aliases_cannot_multiply_a_text_beyond_the_bound() {
     let aliases = "*a, ".repeat(1000);
-    let text = format!("version: 1\nname: &a {}\nturns: [{{content: [{aliases}]}}]", "x".repeat(1 << 20));
+    let text = format!("version: 1\nname: &a {}\nturns: [{{content: [{aliases}]}}]", "x".repeat(1 << 19));
     check(&text, &["stands for more than"]);
 }
 

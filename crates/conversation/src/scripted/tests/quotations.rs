@@ -123,6 +123,14 @@ async fn what_is_quoted_is_bounded() {
     assert!(message.contains("turn 1") && message.contains("quote less"), "{message}");
 }
 
+#[tokio::test]
+async fn what_is_looked_through_is_bounded() {
+    let model = model(&format!("version: 1\nturns: [{{content: '{}'}}]", "{{user | line:1}}".repeat(300)));
+    let huge = Message::user(vec![Block::text(format!("x\n{}", "y".repeat(1 << 20)))]);
+    let message = script_error(&model, request(vec![huge])).await;
+    assert!(message.contains("turn 1") && message.contains("fewer quotations"), "{message}");
+}
+
 proptest! {
     #[test]
     fn any_text_parses_or_fails_and_never_panics(text in r"(\PC|\{\{|\}\}|\||'|:|\\|user|result:last|match:|line:-?[0-9]{1,30}){0,40}") {
