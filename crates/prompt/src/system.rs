@@ -55,6 +55,20 @@ pub fn environment_instructions(workspace: &Path) -> String {
 
 /// The top-level instructions of a call: the host's base prompt as it is, then what this crate adds. Parts that
 /// are empty are left out; the others are set apart by an empty line.
+///
+/// ```
+/// use conjure_prompt::{PromptOptions, build_system_prompt};
+/// use conjure_skill::{Frontmatter, Mode, Skill};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let document = Frontmatter::parse("---\nname: pdf\ndescription: Reads PDF files.\n---\n", Mode::Strict)?;
+/// let skill = Skill::new(document.frontmatter, "/mnt/skills/pdf/SKILL.md");
+/// let prompt = build_system_prompt("You are a helpful assistant.", [&skill], &PromptOptions::default());
+/// assert!(prompt.starts_with("You are a helpful assistant.\n\n<skills>"));
+/// assert!(prompt.contains("<location>\n/mnt/skills/pdf/SKILL.md\n</location>"));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub fn build_system_prompt<'s>(
     base: &str,

@@ -1,5 +1,7 @@
 //! Bytes of the outside world as text for a model: valid, without control characters, cut at characters.
 
+use std::borrow::Cow;
+
 /// What stands for bytes that are not UTF-8.
 const REPLACEMENT: char = '\u{FFFD}';
 
@@ -39,27 +41,33 @@ pub(crate) struct Cut {
 /// Cuts what is known of a source of `total` bytes, its first bytes and its last, to `budget` bytes of text. `head`
 /// and `tail` do not overlap; together they are the source when they have `total` bytes.
 pub(crate) fn cut(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Cut {
-    if head.len() as u64 + tail.len() as u64 >= total {
-        let whole = [head, tail].concat();
+    let known = (head.len() + tail.len()) as u64;
+    if known < total {
+        return halves(without_broken_end(head), without_broken_start(tail), total, budget);
+    }
+    let whole = if tail.is_empty() { Cow::Borrowed(head) } else { Cow::Owned([head, tail].concat()) };
+    // Text is never shorter than the bytes it stands for, so what is too long need not be made into text.
+    if whole.len() <= budget {
         let text = clean(&whole);
         if text.len() <= budget {
             return Cut { head: text, tail: String::new(), omitted: 0 };
         }
-        // The text is longer than both halves of the budget, so they cannot overlap.
-        return halves(&whole, &whole, whole.len() as u64, budget);
     }
-    halves(without_broken_end(head), without_broken_start(tail), total, budget)
+    // The text is longer than both halves of the budget, so they cannot overlap.
+    halves(&whole, &whole, total, budget)
 }
 
 fn halves(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Cut {
     let half = budget / 2;
     let (head, from_head) = take(characters(head), half);
-    let reversed = {
-        let mut characters: Vec<(char, usize)> = characters(tail).collect();
-        characters.reverse();
-        characters
+    // A character stands for at most four bytes, so no more of a long tail can be of use.
+    let near = match tail.len().checked_sub(half.saturating_mul(4)) {
+        Some(far @ 1..) => without_broken_start(&tail[far..]),
+        _ => tail,
     };
-    let (tail, from_tail) = take(reversed.into_iter(), half);
+    let mut near: Vec<(char, usize)> = characters(near).collect();
+    near.reverse();
+    let (tail, from_tail) = take(near.into_iter(), half);
     Cut { head, tail: tail.chars().rev().collect(), omitted: total.saturating_sub(from_head + from_tail) }
 }
 

@@ -8,7 +8,7 @@ use conjure_conversation::{ResultContent, ToolResult};
 
 use super::Toolbox;
 use crate::limits::OutputLimits;
-use crate::text::{clean, cut, is_clean, quote};
+use crate::text::{cut, is_clean, quote};
 use crate::tool::{ToolOutcome, ToolStatus};
 
 /// The media types that the service takes.
@@ -60,16 +60,16 @@ impl Room {
     }
 
     fn text(&mut self, redacted: &str) -> ResultContent {
-        let total = redacted.len();
-        let kept = if total <= self.text && is_clean(redacted) {
+        let kept = if redacted.len() <= self.text && is_clean(redacted) {
             redacted.to_owned()
         } else {
-            let whole = clean(redacted.as_bytes());
-            if whole.len() <= self.text {
-                whole
-            } else {
-                let cut = cut(redacted.as_bytes(), b"", total as u64, self.text.saturating_sub(NOTICE));
-                format!("{}\n[{} of {total} bytes are left out here]\n{}", cut.head, cut.omitted, cut.tail)
+            let total = redacted.len() as u64;
+            let cut = cut(redacted.as_bytes(), b"", total, self.text.saturating_sub(NOTICE));
+            match cut.omitted {
+                0 => cut.head,
+                left_out => {
+                    format!("{}\n[{left_out} of {total} bytes are left out here]\n{}", cut.head, cut.tail)
+                }
             }
         };
         self.text = self.text.saturating_sub(kept.len());

@@ -40,6 +40,41 @@ const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 /// in it. A panic of a host's tool is not caught here: the driver contains it.
 ///
 /// Dropping the future of a call ends the call: its token is cancelled, and what it started in a sandbox is ended.
+///
+/// ```
+/// use conjure_base::Deadline;
+/// use conjure_conversation::{Access, CallContext, CallTraits, ToolCall, ToolDefinition, execute_tool_calls};
+/// use conjure_toolbox::{ToolOutcome, Toolbox, tool_fn};
+/// use serde_json::json;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let definition = ToolDefinition {
+///     name: "add".to_owned(),
+///     description: "Adds two numbers.".to_owned(),
+///     input_schema: json!({
+///         "type": "object",
+///         "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+///         "required": ["a", "b"],
+///     }),
+/// };
+/// let traits = CallTraits { access: Access::Shared, idempotent: true };
+/// let add = tool_fn(definition, traits, |input, _context| async move {
+///     match (input["a"].as_f64(), input["b"].as_f64()) {
+///         (Some(a), Some(b)) => ToolOutcome::text((a + b).to_string()),
+///         _ => ToolOutcome::error("fields `a` and `b` must be numbers"),
+///     }
+/// });
+/// let toolbox = Toolbox::builder().tool(add).build()?;
+///
+/// let calls = [ToolCall::new("toolu_1", "add", &json!({"a": 2, "b": 3}))];
+/// let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+/// let results = execute_tool_calls(&toolbox, &calls, context).await;
+/// assert_eq!(results[0].text(), "5");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Toolbox {
     sandbox: Option<Sandbox>,
     host: BTreeMap<String, Arc<dyn Tool>>,

@@ -332,6 +332,27 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_a_host_tool_gives_the_result_is_bounded_clean_and_not_empty(
+        texts in prop::collection::vec(any::<String>(), 0..130),
+        room in 0usize..4000,
+        succeeded: bool,
+    ) {
+        let status = if succeeded { ToolStatus::Succeeded } else { ToolStatus::Failed };
+        let content = texts.into_iter().map(|text| ResultContent::Text { text }).collect();
+        let limits = OutputLimits { text: room, ..OutputLimits::default() };
+        let toolbox = Toolbox::builder().limits(limits).build().unwrap();
+        let result = toolbox.finish(&conjure_base::CallId::new("a"), ToolOutcome { content, status });
+        prop_assert_eq!(result.is_error, !succeeded);
+        prop_assert!(!result.text().is_empty() && crate::text::is_clean(&result.text()));
+        // Each of at most a hundred parts may end in a notice.
+        prop_assert!(result.text().len() <= room + 101 * 64, "{}", result.text().len());
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
