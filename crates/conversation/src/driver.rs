@@ -22,7 +22,7 @@ use crate::event::TurnStop;
 use crate::ledger::LedgerError;
 use crate::machine::{Step, next};
 use crate::model::{ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response};
-use crate::rejected::location_of;
+use crate::rejected::refused_block;
 use crate::runner::{Authorization, CallContext, ToolRunner};
 use crate::schedule::{Batch, CANCEL_GRACE, authorize, batches, traits};
 use crate::state::{Approval, CallStatus};
@@ -248,7 +248,8 @@ impl Driver<'_> {
             Call::Failed(error) => {
                 span.record("error.type", field::debug(&error.kind));
                 if error.kind == ModelErrorKind::Api(ApiErrorKind::InvalidRequest)
-                    && let Some((message, block)) = location_of(&error.message)
+                    && let Some((message, block)) =
+                        refused_block(&error.message, self.conversation.state().messages())
                 {
                     let error = error.clone();
                     let reject = CommandKind::RejectBlock { turn, call, error, message, block };

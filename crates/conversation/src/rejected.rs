@@ -1,7 +1,38 @@
-//! Where in a request the block is that the service refused.
+//! Which block of a request it was that the service refused.
 
-/// The message and the block that the text of a refusal names as `messages.N.content.M`, both from 0.
-pub(crate) fn location_of(text: &str) -> Option<(usize, usize)> {
+use std::borrow::Borrow;
+
+use crate::content::{Block, BlockKind};
+use crate::message::{Message, Role};
+
+/// The message and the block, both from 0, that a refusal is about: those that its text names, or else, when it
+/// speaks of an image or a document, the first one in the newest message of the user. Older ones were accepted
+/// before.
+pub(crate) fn refused_block<M: Borrow<Message>>(text: &str, messages: &[M]) -> Option<(usize, usize)> {
+    location_of(text).or_else(|| {
+        let lower = text.to_lowercase();
+        if !["image", "document", "pdf", "media"].iter().any(|word| lower.contains(word)) {
+            return None;
+        }
+        let place = messages.len().checked_sub(1)?;
+        let newest: &Message = messages[place].borrow();
+        let block = newest.content.iter().position(is_media).filter(|_| newest.role == Role::User)?;
+        Some((place, block))
+    })
+}
+
+/// Whether a block is, or holds, an image or a document.
+fn is_media(block: &Block) -> bool {
+    match block.kind() {
+        BlockKind::Other(kind) => matches!(kind.as_str(), "image" | "document"),
+        // Results are written by this library, without white space.
+        BlockKind::ToolResult { .. } => block.json().contains(r#""type":"image""#),
+        _ => false,
+    }
+}
+
+/// The place that the text of a refusal names as `messages.N.content.M`.
+fn location_of(text: &str) -> Option<(usize, usize)> {
     text.match_indices("messages.").find_map(|(start, prefix)| {
         let (message, rest) = number(&text[start + prefix.len()..])?;
         let (block, _) = number(rest.strip_prefix(".content.")?)?;
@@ -17,7 +48,8 @@ fn number(text: &str) -> Option<(usize, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::location_of;
+    use super::{location_of, refused_block};
+    use crate::{Block, Message, ResultContent, ToolResult};
 
     #[test]
     fn the_location_is_found_where_the_service_writes_it() {
@@ -29,5 +61,26 @@ mod tests {
         {
             assert_eq!(location_of(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_refusal_without_a_location_is_about_the_newest_media_if_it_speaks_of_media() {
+        let image = || Block::from_json(r#"{"type":"image","source":{}}"#).unwrap();
+        let part = ResultContent::Image { media_type: "image/png".to_owned(), data: String::new() };
+        let seen = ToolResult {
+            content: vec![part],
+            ..ToolResult::text_result(&conjure_base::CallId::new("a"), "")
+        };
+        let old = Message::user(vec![image()]);
+        let answer = Message::assistant(vec![Block::text("I see")]);
+        let with = |blocks| vec![old.clone(), answer.clone(), Message::user(blocks)];
+        let text = || Block::text("image");
+        let could_not = "Could not process image";
+        assert_eq!(refused_block(could_not, &with(vec![text(), image()])), Some((2, 1)));
+        assert_eq!(refused_block(could_not, &with(vec![Block::tool_result(&seen)])), Some((2, 0)));
+        assert_eq!(refused_block(could_not, &with(vec![text()])), None);
+        assert_eq!(refused_block(could_not, &[old.clone(), answer.clone()]), None);
+        assert_eq!(refused_block("Your credit balance is too low", &with(vec![image()])), None);
+        assert_eq!(refused_block::<Message>(could_not, &[]), None);
     }
 }
