@@ -56,7 +56,7 @@ pub struct ToolDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResultContent {
-    /// Text. Never empty in a history: [`ToolResult::to_json`] leaves empty ones out.
+    /// Text. One of nothing but white space does not reach the model: the service refuses such blocks.
     Text {
         /// The text.
         text: String,
@@ -114,22 +114,28 @@ impl ToolResult {
 
     /// Whether nothing of it would reach the model.
     pub(crate) fn has_no_content(&self) -> bool {
-        self.content.iter().all(|part| matches!(part, ResultContent::Text { text } if text.trim().is_empty()))
+        self.content.iter().all(ResultContent::is_blank)
     }
 
     /// The `tool_result` block's JSON: a lone text as a string, else an array of blocks. A result without
-    /// content has no `content` field, since the service refuses empty text blocks.
+    /// content has no `content` field, since the service refuses empty text blocks. Written by hand, so that
+    /// the order of the keys is ours and the same in every build.
     #[must_use]
     pub(crate) fn to_json(&self) -> String {
-        let parts: Vec<Value> = self.content.iter().filter_map(ResultContent::to_block).collect();
+        let parts: Vec<String> = self.content.iter().filter_map(ResultContent::to_block).collect();
         let mut json =
-            format!(r#"{{"type":"tool_result","tool_use_id":{}"#, Value::from(self.tool_use_id.as_str()));
+            format!(r#"{{"type":"tool_result","tool_use_id":{}"#, quoted(self.tool_use_id.as_str()));
         match (self.content.as_slice(), parts.is_empty()) {
             (_, true) => {}
             ([ResultContent::Text { text }], false) => {
-                json.push_str(&format!(r#","content":{}"#, Value::from(text.as_str())));
+                json.push_str(r#","content":"#);
+                json.push_str(&quoted(text));
             }
-            _ => json.push_str(&format!(r#","content":{}"#, Value::from(parts))),
+            _ => {
+                json.push_str(r#","content":["#);
+                json.push_str(&parts.join(","));
+                json.push(']');
+            }
         }
         if self.is_error {
             json.push_str(r#","is_error":true"#);
@@ -140,15 +146,49 @@ impl ToolResult {
 }
 
 impl ResultContent {
-    /// The content block of this part, or none for an empty text.
-    fn to_block(&self) -> Option<Value> {
+    /// Whether the model would see nothing of it.
+    fn is_blank(&self) -> bool {
+        matches!(self, Self::Text { text } if text.trim().is_empty())
+    }
+
+    /// The content block of this part, or none for a text without text.
+    fn to_block(&self) -> Option<String> {
         match self {
-            Self::Text { text } if text.is_empty() => None,
-            Self::Text { text } => Some(serde_json::json!({"type": "text", "text": text})),
-            Self::Image { media_type, data } => Some(serde_json::json!({
-                "type": "image",
-                "source": {"type": "base64", "media_type": media_type, "data": data},
-            })),
+            _ if self.is_blank() => None,
+            Self::Text { text } => Some(format!(r#"{{"type":"text","text":{}}}"#, quoted(text))),
+            Self::Image { media_type, data } => Some(format!(
+                r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":{}}}}}"#,
+                quoted(media_type),
+                quoted(data)
+            )),
         }
+    }
+}
+
+/// The text as a JSON string.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_written_without_texts_that_the_service_refuses() {
+        let text = |text: &str| ResultContent::Text { text: text.to_owned() };
+        let image = ResultContent::Image { media_type: "image/png".to_owned(), data: "AA==".to_owned() };
+        let check = |content: Vec<ResultContent>, is_error, expected: &str| {
+            let result = ToolResult { tool_use_id: CallId::new("a"), content, is_error };
+            let head = r#"{"type":"tool_result","tool_use_id":"a""#;
+            assert_eq!(result.to_json(), format!("{head}{expected}}}"));
+        };
+        check(vec![], false, "");
+        check(vec![text(" \n")], false, "");
+        check(vec![text("a\"b")], true, r#","content":"a\"b","is_error":true"#);
+        check(vec![text("a"), text("")], false, r#","content":[{"type":"text","text":"a"}]"#);
+        let source = r#"{"type":"base64","media_type":"image/png","data":"AA=="}"#;
+        let expected = format!(r#","content":[{{"type":"image","source":{source}}}]"#);
+        check(vec![image, text("")], false, &expected);
     }
 }

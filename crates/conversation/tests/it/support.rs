@@ -192,8 +192,8 @@ pub(crate) fn calls(calls: &[(&str, &str)]) -> Response {
 }
 
 pub(crate) fn tool_use(name: &str, id: &str) -> Block {
-    let block = json!({"type": "tool_use", "id": id, "name": name, "input": {"for": id}});
-    Block::from_json(block.to_string()).unwrap()
+    let block = format!(r#"{{"id":"{id}","input":{{"for":"{id}"}},"name":"{name}","type":"tool_use"}}"#);
+    Block::from_json(block).unwrap()
 }
 
 pub(crate) fn call(name: &str, id: &str) -> ToolCall {
