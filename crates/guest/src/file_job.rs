@@ -32,7 +32,8 @@ pub(crate) struct FileJob {
     /// Content from the worker.
     content: Option<OwnedFd>,
     cut: Option<(Cut, Duration)>,
-    name: &'static str,
+    /// What is done and to what, for messages.
+    name: String,
 }
 
 impl FileJob {
@@ -43,12 +44,12 @@ impl FileJob {
         null: BorrowedFd<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<(Self, Pid), GuestError> {
-        let (takes, gives, name) = match request {
-            Request::Write { .. } => (true, false, "writing the file"),
-            Request::View { .. } => (false, true, "viewing"),
-            Request::Read { .. } => (false, true, "reading the file"),
-            Request::Replace { .. } => (false, false, "replacing the text"),
-            Request::List { .. } => (false, false, "listing the folder"),
+        let (takes, gives, doing, path) = match request {
+            Request::Write { path, .. } => (true, false, "writing", path),
+            Request::View { path, .. } => (false, true, "viewing", path),
+            Request::Read { path, .. } => (false, true, "reading", path),
+            Request::Replace { path, .. } => (false, false, "editing", path),
+            Request::List { path, .. } => (false, false, "listing", path),
             Request::Exec(_) => return Err(error::error(ErrorCode::BadRequest, "not a file operation")),
         };
         let (reply_from, reply_to) = pipe_from_child()?;
@@ -72,7 +73,7 @@ impl FileJob {
             feed: input.map(|(_, to)| Feed::new(to, Framing::Pieces, cx.channel, cx.outbox)),
             content: output.map(|(from, _)| from),
             cut: None,
-            name,
+            name: format!("{doing} `{path}`"),
         };
         Ok((job, worker))
     }
@@ -193,10 +194,14 @@ impl FileJob {
                 return Some(std::mem::take(&mut self.reply));
             }
             let (code, how) = match cut {
-                Cut::TimedOut => (ErrorCode::TimedOut, "took too long and was ended; nothing was changed"),
-                Cut::Cancelled | Cut::Lost => (ErrorCode::Cancelled, "was cancelled; nothing was changed"),
+                Cut::TimedOut => (ErrorCode::TimedOut, "took too long and was ended"),
+                Cut::Cancelled | Cut::Lost => (ErrorCode::Cancelled, "was cancelled"),
             };
-            return Some(error::encode(&Err(error::error(code, format!("{} {how}", self.name)))));
+            let outcome = match self.worker {
+                None => "nothing was changed",
+                Some(_) => "its disk does not answer, so whether anything was changed is not known",
+            };
+            return Some(error::encode(&Err(error::error(code, format!("{} {how}; {outcome}", self.name)))));
         }
         if self.content.is_some() || self.worker.is_some() || self.reply_from.is_some() {
             return None;

@@ -24,9 +24,10 @@ pub(crate) struct SpillFolder {
 }
 
 impl SpillFolder {
-    /// The folder at `path`, made if it is missing. One that cannot be had keeps nothing.
+    /// The folder at `path`, made if it is missing. One that cannot be had, or is a link that something left
+    /// there, keeps nothing.
     pub(crate) fn open(path: &str) -> Self {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || rustix::fs::open(path, flags, Mode::empty());
         let folder = match open() {
             Err(Errno::NOENT) => rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)).and_then(|()| open()),

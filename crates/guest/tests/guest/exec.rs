@@ -88,7 +88,7 @@ fn a_timeout_kills_the_whole_tree_wherever_it_went() {
         echo before
         touch ready
         sleep 1000";
-    let channel = guest.open(bash(script), PLENTY, Some(1500));
+    let channel = guest.open(bash(script), PLENTY, Some(3000));
     let ready = guest.work("ready");
     wait_until("the tree stands", || ready.exists());
     let outcome = guest.finish(channel);
@@ -161,7 +161,7 @@ fn orphans_do_not_pile_up_as_zombies() {
 #[test]
 fn a_command_that_kills_its_shim_is_lost_and_killed() {
     let mut guest = Guest::start();
-    let script = "setsid sleep 1000 & sleep 1000 & echo said; sleep 0.05; kill -9 $PPID; sleep 1000";
+    let script = "setsid sleep 1000 & sleep 1000 & echo said; kill -9 $PPID; sleep 1000";
     let outcome = guest.bash(script);
     assert_eq!((outcome.end(), outcome.text().as_str()), (ExecEnd::Lost, "said\n"));
     assert_eq!(guest.left(), Vec::<String>::new());
@@ -212,6 +212,18 @@ fn a_spill_that_fails_is_no_failure_of_the_call() {
     let stdout = &outcome.exec().stdout;
     assert_eq!((outcome.end(), stdout.spill_path.as_deref(), stdout.spilled), (ExecEnd::Exited(0), None, 0));
     assert_eq!((outcome.stdout.as_slice(), stdout.total), (b"1\n2\n100\n".as_slice(), 292));
+}
+
+#[test]
+fn a_link_in_the_place_of_the_spill_folder_is_not_followed() {
+    let mut guest = Guest::start_silent();
+    std::os::unix::fs::symlink(guest.path("outside"), guest.work(".spill")).expect("linked");
+    let hello = guest.hello();
+    guest.send_json(FrameKind::Hello, 0, &hello);
+    let output = OutputMode::Capture(CaptureLimits { head: 4, tail: 4, spill: 1000 });
+    let outcome = guest.call(Request::Exec(ExecRequest { output, ..exec_request(&["seq", "100"]) }));
+    assert_eq!(outcome.exec().stdout.spill_path, None);
+    assert_eq!(std::fs::read_dir(guest.path("outside")).expect("a folder").count(), 0);
 }
 
 #[test]

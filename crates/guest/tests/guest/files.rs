@@ -87,7 +87,9 @@ fn a_write_that_is_cut_off_leaves_what_was_there() {
         guest.send_data(channel, b"more");
     }
     let channel = guest.open(Request::Write { path: "file".to_owned(), mode: None }, 0, Some(50));
-    assert_eq!(guest.finish(channel).result.expect_err("late").code, ErrorCode::TimedOut);
+    let error = guest.finish(channel).result.expect_err("late");
+    assert_eq!(error.code, ErrorCode::TimedOut);
+    assert!(error.message.contains("`file`"), "{error}");
     assert_eq!(std::fs::read(guest.work("file")).expect("there"), b"old");
     assert!(!guest.work("new").exists());
     assert_no_drafts(&guest.path("work"));
