@@ -4,4 +4,5 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
+mod conformance;
 mod house;

@@ -277,7 +277,7 @@ impl<T: Send, F: Fn(&Folder) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
         let (mut found, mut findings) = (Vec::new(), Vec::new());
         let mut left = self.bounds.directories;
         for depth in 0.. {
-            level.retain(|folder| visited.insert(folder.path.clone()));
+            level.retain(|folder| visited.insert(folder.path.clone().into_os_string()));
             if level.is_empty() {
                 break;
             }

@@ -34,8 +34,11 @@ impl Metadata {
 /// Of two values of one key the first stays.
 impl FromIterator<(String, String)> for Metadata {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
-        let mut seen = std::collections::HashSet::new();
-        Self(entries.into_iter().filter(|(key, _)| seen.insert(key.clone())).collect())
+        let mut entries: Vec<_> = entries.into_iter().enumerate().collect();
+        entries.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
+        entries.dedup_by(|(_, (later, _)), (_, (earlier, _))| later == earlier);
+        entries.sort_unstable_by_key(|(index, _)| *index);
+        Self(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 }
 

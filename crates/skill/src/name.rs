@@ -1,5 +1,6 @@
 //! A skill's name: the key by which models, catalogs and sandboxes know it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ impl SkillName {
     /// # Errors
     /// With every rule that the text breaks.
     pub fn new(text: impl AsRef<str>) -> Result<Self, SkillNameError> {
-        let name = normalised(text.as_ref());
+        let name = normalised(text.as_ref()).into_owned();
         let problems = problems_of(&name);
         if problems.is_empty() { Ok(Self(name)) } else { Err(SkillNameError { problems }) }
     }
@@ -40,7 +41,7 @@ impl SkillName {
     /// When the text is blank, longer than 255 bytes, `.` or `..`, or has a slash or a control character: such a
     /// name cannot be a folder's, nor stand in a line of a prompt.
     pub fn lenient(text: impl AsRef<str>) -> Result<(Self, Vec<NameProblem>), SkillNameError> {
-        let name = normalised(text.as_ref());
+        let name = normalised(text.as_ref()).into_owned();
         if name.is_empty() {
             return Err(SkillNameError { problems: vec![NameProblem::Empty] });
         }
@@ -178,13 +179,13 @@ impl fmt::Display for SkillNameError {
 impl std::error::Error for SkillNameError {}
 
 /// The text without the space around it, in NFKC form: what names are compared by.
-pub(crate) fn normalised(text: &str) -> String {
+pub(crate) fn normalised(text: &str) -> Cow<'_, str> {
     nfkc(strip(text))
 }
 
 /// The NFKC form of a text.
-pub(crate) fn nfkc(text: &str) -> String {
-    if text.is_ascii() { text.to_owned() } else { text.nfkc().collect() }
+pub(crate) fn nfkc(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(text.nfkc().collect()) }
 }
 
 /// The text without the space around it, where space is what the reference implementation takes for it: Unicode's
@@ -203,7 +204,12 @@ fn problems_of(name: &str) -> Vec<NameProblem> {
     if chars > MAX_NAME_CHARS {
         problems.push(NameProblem::TooLong { name: name.to_owned(), chars });
     }
-    if name.to_lowercase() != name {
+    let is_lowercase = if name.is_ascii() {
+        !name.contains(|c: char| c.is_ascii_uppercase())
+    } else {
+        name.to_lowercase() == name
+    };
+    if !is_lowercase {
         problems.push(NameProblem::NotLowercase { name: name.to_owned() });
     }
     if name.starts_with('-') || name.ends_with('-') {

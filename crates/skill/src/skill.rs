@@ -21,7 +21,7 @@ pub(crate) const SKILL_FILES: [&str; 2] = ["SKILL.md", "skill.md"];
 pub const MAX_SKILL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How much of a file is read at first: most frontmatters end within.
-const HEAD_BYTES: usize = 4096;
+const HEAD_BYTES: usize = 1024;
 
 /// A loaded skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -226,7 +226,7 @@ fn read_head(file: &mut PlainFile) -> Result<Vec<u8>, SkillError> {
             }
             Scan::Open if count > 0 && filled <= MAX_FRONTMATTER_BYTES => {
                 if filled == bytes.len() {
-                    bytes.resize(filled * 2, 0);
+                    bytes.resize(filled * 4, 0);
                 }
             }
             Scan::Open | Scan::Missing => {

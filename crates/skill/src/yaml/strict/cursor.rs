@@ -57,7 +57,8 @@ impl Cursor {
 
     /// Passes so many characters, and appends them to a text.
     pub(super) fn take(&mut self, count: usize, into: &mut String) {
-        into.extend((0..count).map(|ahead| self.peek(ahead)));
+        let taken = &self.chars[self.index..(self.index + count).min(self.chars.len())];
+        into.extend(taken);
         self.advance(count);
     }
 

@@ -1,6 +1,5 @@
 //! From tokens to a tree.
 
-use std::collections::HashSet;
 use std::iter::Peekable;
 use std::vec;
 
@@ -89,7 +88,6 @@ impl Parser {
     fn mapping(&mut self) -> Result<Value, Syntax> {
         self.tokens.next();
         let mut entries = Vec::new();
-        let mut keys = HashSet::new();
         let mut column_of_mappings = None;
         loop {
             let mark = self.mark();
@@ -101,9 +99,6 @@ impl Parser {
                 Some(TokenKind::Value) => String::new(),
                 _ => break,
             };
-            if !keys.insert(key.clone()) {
-                return Err(Syntax { message: format!("the key `{key}` stands twice"), mark });
-            }
             let (value, column) = self.mapping_value()?;
             if matches!(value.value, Value::Mapping(_)) && *column_of_mappings.get_or_insert(column) != column
             {
@@ -113,6 +108,7 @@ impl Parser {
             entries.push((key, mark, value));
         }
         self.block_end()?;
+        refuse_twins(&entries)?;
         Ok(Value::Mapping(entries))
     }
 
@@ -183,6 +179,17 @@ impl Parser {
 }
 
 const START: Mark = Mark { line: 1, column: 1 };
+
+/// No key may stand twice.
+fn refuse_twins(entries: &[(String, Mark, Node)]) -> Result<(), Syntax> {
+    let mut keys: Vec<_> = entries.iter().map(|(key, mark, _)| (key, (mark.line, mark.column))).collect();
+    keys.sort_unstable();
+    let twins = keys.windows(2).find(|pair| pair[0].0 == pair[1].0);
+    twins.map_or(Ok(()), |pair| {
+        let (key, (line, column)) = pair[1];
+        Err(Syntax { message: format!("the key `{key}` stands twice"), mark: Mark { line, column } })
+    })
+}
 
 /// A value that was left out.
 const fn empty(mark: Mark) -> Node {

@@ -3,6 +3,9 @@
 use super::cursor::{Cursor, END, is_blank_or_end, is_break, is_break_or_end};
 use crate::yaml::node::{Mark, Syntax};
 
+/// Room for most values, so that they are not moved while they grow.
+const USUAL_BYTES: usize = 32;
+
 /// A plain scalar, which may run over several lines.
 pub(super) struct Plain {
     pub(super) text: String,
@@ -13,7 +16,7 @@ pub(super) struct Plain {
 /// Scans a plain scalar below the innermost collection's column.
 pub(super) fn plain(cursor: &mut Cursor, parent: Option<usize>) -> Plain {
     let indent = parent.map_or(0, |parent| parent + 1);
-    let mut text = String::new();
+    let mut text = String::with_capacity(USUAL_BYTES);
     let mut spaces = String::new();
     let mut passed_line_break = false;
     loop {
@@ -62,12 +65,12 @@ fn plain_spaces(cursor: &mut Cursor, into: &mut String) -> Gap {
     while cursor.peek(length) == ' ' {
         length += 1;
     }
-    let mut spaces = String::new();
-    cursor.take(length, &mut spaces);
-    let Some(line_break) = cursor.line_break() else {
-        into.push_str(&spaces);
+    if !is_break(cursor.peek(length)) {
+        cursor.take(length, into);
         return Gap::Spaces;
-    };
+    }
+    cursor.advance(length);
+    let Some(line_break) = cursor.line_break() else { return Gap::Spaces };
     let at_marker = |cursor: &Cursor| cursor.at_document_marker('-') || cursor.at_document_marker('.');
     if at_marker(cursor) {
         return Gap::DocumentMarker;
@@ -137,19 +140,21 @@ fn quoted_spaces(cursor: &mut Cursor, start: Mark, text: &mut String) -> Result<
     while matches!(cursor.peek(length), ' ' | '\t') {
         length += 1;
     }
-    let mut spaces = String::new();
-    cursor.take(length, &mut spaces);
-    if cursor.next() == END {
-        return Err(Syntax { message: "the quoted text is not closed".to_owned(), mark: start });
-    }
-    match cursor.line_break() {
-        Some(line_break) => {
-            let breaks = quoted_breaks(cursor)?;
-            fold(line_break, &breaks, text);
+    match cursor.peek(length) {
+        END => Err(Syntax { message: "the quoted text is not closed".to_owned(), mark: start }),
+        c if is_break(c) => {
+            cursor.advance(length);
+            if let Some(line_break) = cursor.line_break() {
+                let breaks = quoted_breaks(cursor)?;
+                fold(line_break, &breaks, text);
+            }
+            Ok(())
         }
-        None => text.push_str(&spaces),
+        _ => {
+            cursor.take(length, text);
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 fn quoted_breaks(cursor: &mut Cursor) -> Result<String, Syntax> {

@@ -33,7 +33,7 @@ pub(super) enum TokenKind {
 pub(super) fn scan(text: &str) -> Result<Vec<Token>, Syntax> {
     let mut scanner = Scanner {
         cursor: Cursor::new(text)?,
-        tokens: Vec::new(),
+        tokens: Vec::with_capacity(32),
         indents: Vec::new(),
         allow_simple_key: true,
         possible_key: None,
