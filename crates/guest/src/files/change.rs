@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use conjure_guest::protocol::{DATA_MAX, ErrorCode, GuestError, Reply};
 
-use super::failed;
 use super::roots::{Place, Reach, components};
+use super::worker::failed;
 use crate::error::{self, of_file};
 use crate::sys;
 

@@ -62,7 +62,7 @@ pub(super) fn list_folder(place: &Place<'_>, folder: OwnedFd, limits: Limits) ->
         let mut below = Vec::new();
         for prefix in level {
             let opened = if depth == 0 {
-                folder.try_clone().map_err(|error| super::failed(&error, place.given, DOING))
+                folder.try_clone().map_err(|error| super::worker::failed(&error, place.given, DOING))
             } else {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let resolve = rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_SYMLINKS;

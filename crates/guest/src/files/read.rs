@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use conjure_guest::protocol::{GuestError, Reply};
 
 use super::roots::Reach;
-use super::{failed, pass};
+use super::worker::{failed, pass};
 
 const DOING: &str = "read";
 

@@ -108,7 +108,7 @@ impl Reach<'_> {
             return Err(error::error(ErrorCode::PathNotAllowed, message));
         };
         let handle = match folder {
-            Some(folder) => folder.try_clone().map_err(|error| super::failed(&error, path, "reach")),
+            Some(folder) => folder.try_clone().map_err(|error| super::worker::failed(&error, path, "reach")),
             None => open_folder(&root.path).map_err(|errno| of_file(errno, &root.path, "open the folder")),
         }?;
         let rest = whole.into_iter().skip(prefix.len()).map(str::to_owned).collect();
@@ -134,7 +134,8 @@ impl Reach<'_> {
             return Ok(());
         }
         let top = identity(&fstat(&place.root).map_err(reach)?);
-        let mut at = folder.try_clone().map_err(|error| super::failed(&error, place.given, "change"))?;
+        let mut at =
+            folder.try_clone().map_err(|error| super::worker::failed(&error, place.given, "change"))?;
         loop {
             let here = identity(&fstat(&at).map_err(reach)?);
             if here == top {

@@ -13,7 +13,7 @@ use conjure_guest::protocol::{ErrorCode, GuestError, LineRange, Reply, Viewed};
 
 use super::list::{self, Limits};
 use super::roots::Reach;
-use super::{PIECE, failed, pass};
+use super::worker::{PIECE, failed, pass};
 use crate::error::{self, of_file};
 
 const DOING: &str = "view";
