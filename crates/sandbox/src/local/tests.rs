@@ -1,0 +1,38 @@
+//! What can be said without a guest; `tests/local.rs` has the rest.
+
+use std::path::PathBuf;
+
+use super::Local;
+use crate::{Connector, ExecutionContext, SandboxErrorKind};
+
+async fn refusal(context: ExecutionContext) -> (SandboxErrorKind, String) {
+    let error = Local::without_isolation([]).connect(&context).await.unwrap_err();
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test]
+async fn a_folder_that_is_missing_or_none_is_named() {
+    let workspace = tempfile::tempdir().unwrap();
+    let file = workspace.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let good = || ExecutionContext::new(workspace.path());
+    let cases = [
+        (ExecutionContext::new("/nowhere/at/all"), SandboxErrorKind::NotFound, "workspace `/nowhere/at/all`"),
+        (ExecutionContext::new(&file), SandboxErrorKind::WrongFileType, "is not a folder"),
+        (
+            ExecutionContext { read_only: vec![PathBuf::from("/nowhere")], ..good() },
+            SandboxErrorKind::NotFound,
+            "read-only folder `/nowhere`",
+        ),
+        (
+            ExecutionContext { allowed_paths: vec![PathBuf::from("/nowhere")], ..good() },
+            SandboxErrorKind::NotFound,
+            "allowed path `/nowhere`",
+        ),
+    ];
+    for (context, kind, part) in cases {
+        let (actual, message) = refusal(context).await;
+        assert_eq!(actual, kind);
+        assert!(message.contains(part), "{message}");
+    }
+}

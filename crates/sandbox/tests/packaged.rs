@@ -1,0 +1,101 @@
+//! That the published packages build by themselves, guest and all: they are packed, unpacked elsewhere, and a
+//! program that depends on them is built and runs a command in a sandbox.
+
+#![expect(clippy::disallowed_methods, reason = "it starts cargo and tar, and asks the clock of its own process")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGES: [&str; 3] = ["conjure-base", "conjure-guest", "conjure-sandbox"];
+
+const PROGRAM: &str = r#"
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, SystemClock};
+use conjure_sandbox::{CallOptions, Command, ExecutionContext, Executor, Local, Sandbox};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let soon = || SystemClock.deadline(Duration::from_secs(30));
+    let workspace = std::env::args().nth(1).unwrap();
+    let local = Local::without_isolation(std::env::vars_os());
+    let context = ExecutionContext::new(workspace);
+    let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), soon()).await.unwrap();
+    let outcome = sandbox.run(Command::new(["echo", "hello"]), CallOptions::until(soon())).await.unwrap();
+    sandbox.cleanup().await;
+    println!("{}", String::from_utf8(outcome.stdout.head).unwrap());
+}
+"#;
+
+#[test]
+fn the_packages_build_with_their_guest_and_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    // Kept between runs: what does not change is not built again.
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packaged");
+    fs::create_dir_all(&place).unwrap();
+    let packed = place.join("packed");
+    let mut pack = cargo(root);
+    pack.args(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet", "--target-dir"]).arg(&packed);
+    for package in PACKAGES {
+        pack.args(["--package", package]);
+    }
+    succeed(&mut pack);
+
+    let consumer = place.join("consumer");
+    let unpacked = place.join("unpacked");
+    for folder in [&consumer.join("src"), &unpacked] {
+        if folder.exists() {
+            fs::remove_dir_all(folder).unwrap();
+        }
+        fs::create_dir_all(folder).unwrap();
+    }
+    let mut patches = String::new();
+    for package in PACKAGES {
+        let version = env!("CARGO_PKG_VERSION");
+        let archive = packed.join("package").join(format!("{package}-{version}.crate"));
+        // With the time of unpacking: those in the archive never change, and cargo would not build anew.
+        succeed(Command::new("tar").arg("-xmzf").arg(archive).arg("-C").arg(&unpacked));
+        let folder = unpacked.join(format!("{package}-{version}"));
+        patches += &format!("{package} = {{ path = {folder:?} }}\n");
+    }
+    let manifest = format!(
+        "[package]\nname = \"consumer\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
+         conjure-base = \"0.1\"\nconjure-sandbox = {{ version = \"0.1\", features = [\"local\"] }}\n\
+         tokio = {{ version = \"1\", features = [\"macros\", \"rt\", \"time\"] }}\n[patch.crates-io]\n{patches}"
+    );
+    fs::write(consumer.join("Cargo.toml"), manifest).unwrap();
+    fs::write(consumer.join("src/main.rs"), PROGRAM).unwrap();
+    // The versions that are here already, so that nothing has to be fetched.
+    fs::copy(root.join("Cargo.lock"), consumer.join("Cargo.lock")).unwrap();
+
+    let workspace = tempfile::tempdir().unwrap();
+    let mut run = cargo(&consumer);
+    // A guest that was given for this build must not hide that it cannot be built.
+    run.env_remove("CONJURE_GUEST").args(["run", "--offline", "--quiet", "--target-dir"]);
+    run.arg(place.join("target")).arg("--").arg(workspace.path());
+    assert_eq!(succeed(&mut run).trim(), "hello");
+    let is_written_to = unpacked.join(format!("conjure-guest-{}", env!("CARGO_PKG_VERSION"))).join("target");
+    assert!(!is_written_to.exists(), "the build wrote beside the sources");
+}
+
+fn cargo(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(folder);
+    // What the outer cargo tells its tests is not for this one.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_") && name != "CARGO_HOME") {
+            command.env_remove(OsStr::new(&name));
+        }
+    }
+    command
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
