@@ -206,7 +206,8 @@ impl Executor for Sandbox {
         Box::pin(async move {
             let credit = u32::try_from(max_bytes).unwrap_or(VIEW_MAX).min(VIEW_MAX);
             let request = Request::View { path: path.to_owned(), range, max_bytes: credit.into() };
-            match self.finish(request, credit, Pump::none(), options).await? {
+            // One byte more than it may send: a sender whose credit is used up cannot see that nothing follows.
+            match self.finish(request, credit + 1, Pump::none(), options).await? {
                 (call, Reply::View(viewed), collected) => operation::view(viewed, collected.content)
                     .ok_or_else(|| call.violated("the content is not what it says")),
                 (call, ..) => Err(wrong_reply(&call)),

@@ -85,7 +85,10 @@ async fn both_streams_are_kept_apart_when_asked_for() {
     let mut command = Command::bash("echo out; echo err >&2");
     command.merge_stderr = false;
     let outcome = bed.sandbox.run(command, options()).await.unwrap();
-    assert_eq!((outcome.stdout.head.as_slice(), outcome.stderr.head.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(
+        (outcome.stdout.head.as_slice(), outcome.stderr.head.as_slice()),
+        (&b"out\n"[..], &b"err\n"[..])
+    );
 }
 
 /// S1.
@@ -208,18 +211,18 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 
 /// Polls once, and when that is not the end, waits until another poll is due.
 async fn poll_when_woken<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    let mut polled = None;
+    let mut result = Poll::Pending;
+    let mut is_polled = false;
     future::poll_fn(|cx| {
-        if polled.is_some() {
+        if is_polled {
             return Poll::Ready(());
         }
-        let result = std::pin::Pin::new(&mut *future).poll(cx);
-        let is_ready = result.is_ready();
-        polled = Some(result);
-        if is_ready { Poll::Ready(()) } else { Poll::Pending }
+        is_polled = true;
+        result = std::pin::Pin::new(&mut *future).poll(cx);
+        if result.is_ready() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    polled.unwrap()
+    result
 }
 
 #[tokio::test]

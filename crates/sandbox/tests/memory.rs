@@ -19,7 +19,8 @@ const PATTERN: usize = 1024 * 1024 + 7;
 #[tokio::test]
 async fn memory_is_flat_whatever_passes_through() {
     let bed = bed().await;
-    let pattern: Bytes = (0..PATTERN).map(|place| (place * 31 + place / 251) as u8).collect::<Vec<_>>().into();
+    let pattern: Bytes =
+        (0..PATTERN).map(|place| (place * 31 + place / 251) as u8).collect::<Vec<_>>().into();
     bed.bash("true").await.unwrap();
     let before = peak_memory();
     for size in [1024, 10 * 1024 * 1024, 1024 * 1024 * 1024] {

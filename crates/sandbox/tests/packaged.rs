@@ -1,7 +1,8 @@
 //! That the published packages build by themselves, guest and all: they are packed, unpacked elsewhere, and a
 //! program that depends on them is built and runs a command in a sandbox.
 
-#![expect(clippy::disallowed_methods, reason = "it starts cargo and tar, and asks the clock of its own process")]
+#![expect(clippy::panic, reason = "a helper of a test fails by panic")]
+#![expect(clippy::disallowed_methods, reason = "it starts cargo and tar")]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -38,7 +39,8 @@ fn the_packages_build_with_their_guest_and_run() {
     fs::create_dir_all(&place).unwrap();
     let packed = place.join("packed");
     let mut pack = cargo(root);
-    pack.args(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet", "--target-dir"]).arg(&packed);
+    pack.args(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet", "--target-dir"])
+        .arg(&packed);
     for package in PACKAGES {
         pack.args(["--package", package]);
     }
@@ -94,8 +96,9 @@ fn cargo(folder: &Path) -> Command {
 }
 
 fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
-    String::from_utf8(output.stdout).unwrap()
+    match command.output() {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Ok(output) => panic!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)),
+        Err(error) => panic!("{command:?}: {error}"),
+    }
 }

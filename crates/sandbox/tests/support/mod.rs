@@ -1,6 +1,7 @@
 //! A sandbox in a temporary workspace, and a look at the machine's processes.
 
 #![expect(dead_code, reason = "each test binary uses a part of it")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "it is a part of tests, which fail by panic")]
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +15,16 @@ use conjure_sandbox::{
 use tempfile::TempDir;
 
 /// A sandbox, its workspace, and a name that its processes bear.
-pub struct Bed {
-    pub sandbox: Sandbox,
-    pub workspace: TempDir,
+pub(crate) struct Bed {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) workspace: TempDir,
 }
 
-pub async fn bed() -> Bed {
+pub(crate) async fn bed() -> Bed {
     bed_with(|_| {}).await
 }
 
-pub async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed {
+pub(crate) async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed {
     let workspace = tempfile::tempdir().unwrap();
     let mut context = ExecutionContext::new(workspace.path());
     change(&mut context);
@@ -36,46 +37,46 @@ pub async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed {
     Bed { sandbox, workspace }
 }
 
-pub fn soon(seconds: u64) -> conjure_base::Deadline {
+pub(crate) fn soon(seconds: u64) -> conjure_base::Deadline {
     SystemClock.deadline(Duration::from_secs(seconds))
 }
 
 /// A call that has time enough for a slow machine: none of the tests waits for it.
-pub fn options() -> CallOptions {
+pub(crate) fn options() -> CallOptions {
     CallOptions::until(soon(60))
 }
 
 impl Bed {
     /// A text that no other test's processes have in their arguments.
-    pub fn mark(&self) -> &str {
+    pub(crate) fn mark(&self) -> &str {
         self.workspace.path().to_str().unwrap()
     }
 
-    pub fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.workspace.path().join(name)
     }
 
-    pub async fn bash(&self, script: &str) -> Result<CommandOutcome, SandboxError> {
+    pub(crate) async fn bash(&self, script: &str) -> Result<CommandOutcome, SandboxError> {
         self.sandbox.run(Command::bash(script), options()).await
     }
 
     /// Shell text that becomes a process which lives long and bears the mark.
-    pub fn sleeper(&self) -> String {
+    pub(crate) fn sleeper(&self) -> String {
         format!("exec -a {} sleep 1000", self.mark())
     }
 
-    pub async fn until_nothing_bears_the_mark(&self) {
+    pub(crate) async fn until_nothing_bears_the_mark(&self) {
         until("its processes are gone", || bearing(self.mark()).is_empty()).await;
     }
 }
 
-pub fn text(outcome: &CommandOutcome) -> String {
+pub(crate) fn text(outcome: &CommandOutcome) -> String {
     assert_eq!(outcome.stdout.omitted(), 0);
     String::from_utf8([outcome.stdout.head.clone(), outcome.stdout.tail.clone()].concat()).unwrap()
 }
 
 /// Looks again until it is so; fails when it is not so for long.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = soon(20);
     while !is_so() {
         assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
@@ -85,14 +86,14 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A process of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    pub pid: i32,
-    pub parent: i32,
-    pub state: char,
-    pub arguments: String,
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) state: char,
+    pub(crate) arguments: String,
 }
 
-pub fn processes() -> Vec<Process> {
+pub(crate) fn processes() -> Vec<Process> {
     let read = |folder: &Path| -> Option<Process> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let stat = fs::read_to_string(folder.join("stat")).ok()?;
@@ -108,12 +109,15 @@ pub fn processes() -> Vec<Process> {
 }
 
 /// The living processes whose arguments hold this text.
-pub fn bearing(mark: &str) -> Vec<Process> {
-    processes().into_iter().filter(|process| process.state != 'Z' && process.arguments.contains(mark)).collect()
+pub(crate) fn bearing(mark: &str) -> Vec<Process> {
+    processes()
+        .into_iter()
+        .filter(|process| process.state != 'Z' && process.arguments.contains(mark))
+        .collect()
 }
 
 /// The guest above this process: the child of this test's process.
-pub fn guest_above(pid: i32) -> i32 {
+pub(crate) fn guest_above(pid: i32) -> i32 {
     let all = processes();
     let own = i32::try_from(std::process::id()).unwrap();
     let mut at = pid;
@@ -126,13 +130,13 @@ pub fn guest_above(pid: i32) -> i32 {
     }
 }
 
-pub fn kill_nine(pid: i32) {
+pub(crate) fn kill_nine(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
 /// The most memory that this process ever had resident, in bytes.
-pub fn peak_memory() -> u64 {
+pub(crate) fn peak_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
