@@ -1,0 +1,235 @@
+//! Every environment variable that Conjure knows, and the only place that reads the environment.
+//!
+//! [`Environment`] is a snapshot: it is taken once, when a program starts, and handed on as a value. So a
+//! library call never depends on what another thread does to the process' environment, and tests give their own.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use crate::config::error::ConfigError;
+use crate::config::settings::{ExecutorKind, Settings, parse_network, parse_seconds};
+
+/// One environment variable: its name and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means, in one sentence.
+    pub meaning: &'static str,
+}
+
+const fn variable(name: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, meaning }
+}
+
+const CONFIG: Variable =
+    variable("CONJURE_CONFIG", "The configuration file, instead of `~/.conjure/config.toml`; it must exist.");
+const SKILL_PATHS: Variable = variable(
+    "CONJURE_SKILL_PATHS",
+    "Folders of skills, separated by `:`; the first wins. Replaces the default scopes.",
+);
+const TRUSTED_PROJECTS: Variable = variable(
+    "CONJURE_TRUSTED_PROJECTS",
+    "Project folders, separated by `:`, whose `.agents/skills` and `.claude/skills` may be loaded.",
+);
+const EXECUTOR: Variable = variable("CONJURE_EXECUTOR", "The kind of sandbox: `local`.");
+const TOOL_TIMEOUT: Variable =
+    variable("CONJURE_TOOL_TIMEOUT", "How long one tool call may take, in seconds: `30`, `0.5`.");
+const MAX_ITERATIONS: Variable =
+    variable("CONJURE_MAX_ITERATIONS", "How often the model may be called for one message: `25`.");
+const NETWORK: Variable =
+    variable("CONJURE_NETWORK", "What a sandbox may reach: `none`, `full`, or host names separated by `,`.");
+const ALLOWED_PATHS: Variable = variable(
+    "CONJURE_ALLOWED_PATHS",
+    "Folders that tools may read and write beside the workspace, separated by `:`.",
+);
+const LOG: Variable = variable(
+    "CONJURE_LOG",
+    "What the command logs to standard error, as a filter: `info`, `conjure_sandbox=debug`. Off by default.",
+);
+const HOME: Variable = variable("HOME", "The folder that `~` stands for.");
+const NO_COLOR: Variable = variable("NO_COLOR", "When set and not empty, the command writes no colours.");
+const TERM: Variable = variable("TERM", "`dumb` means a terminal without colours.");
+const API_KEY: Variable = variable(
+    "ANTHROPIC_API_KEY",
+    "The key of the model's service. `doctor` says whether it is set, never what it is.",
+);
+const DOCKER_HOST: Variable =
+    variable("DOCKER_HOST", "Where `doctor` looks for a container engine: `unix:///run/docker.sock`.");
+const RUNTIME_DIR: Variable =
+    variable("XDG_RUNTIME_DIR", "Where `doctor` looks for the socket of a rootless Podman.");
+
+/// Every variable that Conjure reads, with its meaning, in the order in which they are documented.
+pub const VARIABLES: &[Variable] = &[
+    CONFIG,
+    SKILL_PATHS,
+    TRUSTED_PROJECTS,
+    EXECUTOR,
+    TOOL_TIMEOUT,
+    MAX_ITERATIONS,
+    NETWORK,
+    ALLOWED_PATHS,
+    LOG,
+    HOME,
+    NO_COLOR,
+    TERM,
+    API_KEY,
+    DOCKER_HOST,
+    RUNTIME_DIR,
+];
+
+/// Variables that commands need to find programs, their home, and the user's language and time zone, and those
+/// that begin with `LC_`. They are handed to the `local` sandbox, and nothing else of the environment is.
+const HANDED_ON: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL"];
+
+/// A snapshot of the variables in [`VARIABLES`], and of those few that commands need.
+#[derive(Clone, Default)]
+pub struct Environment {
+    values: BTreeMap<&'static str, OsString>,
+    handed_on: BTreeMap<OsString, OsString>,
+}
+
+impl Environment {
+    /// The variables of this process, as they are now.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+    pub fn of_process() -> Self {
+        let values = VARIABLES
+            .iter()
+            .filter_map(|variable| Some((variable.name, std::env::var_os(variable.name)?)))
+            .collect();
+        let handed_on = std::env::vars_os().filter(|(name, _)| is_handed_on(name)).collect();
+        Self { values, handed_on }
+    }
+
+    /// These variables and no others, for tests and for hosts that do not want the process' own. Names that are
+    /// neither in [`VARIABLES`] nor needed by commands are left out.
+    pub fn from_pairs<N: AsRef<str>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
+        let mut environment = Self::default();
+        for (name, value) in pairs {
+            let (name, value) = (name.as_ref(), value.into());
+            if let Some(known) = VARIABLES.iter().find(|variable| variable.name == name) {
+                environment.values.insert(known.name, value.clone());
+            }
+            if is_handed_on(OsStr::new(name)) {
+                environment.handed_on.insert(name.into(), value);
+            }
+        }
+        environment
+    }
+
+    /// The value of a variable of any name in this process, for a user who passes one on by name
+    /// (`conjure run --env NAME`). `None` when it is not set, or not UTF-8.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+    pub fn passed_on(name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    /// What commands need of the environment.
+    pub(crate) const fn handed_on(&self) -> &BTreeMap<OsString, OsString> {
+        &self.handed_on
+    }
+
+    /// The user's folder, where one is known.
+    #[must_use]
+    pub fn home(&self) -> Option<PathBuf> {
+        self.path(HOME).filter(|home| home.is_absolute())
+    }
+
+    /// The configuration file that was named.
+    #[must_use]
+    pub fn config_file(&self) -> Option<PathBuf> {
+        self.path(CONFIG)
+    }
+
+    /// What the command logs; `None`: nothing.
+    #[must_use]
+    pub fn log_filter(&self) -> Option<&str> {
+        self.values.get(LOG.name)?.to_str().filter(|filter| !filter.is_empty())
+    }
+
+    /// Whether the user wants no colours, by `NO_COLOR` (<https://no-color.org>) or a terminal without them.
+    #[must_use]
+    pub fn refuses_colour(&self) -> bool {
+        let dumb = self.values.get(TERM.name).is_some_and(|term| term == "dumb");
+        dumb || self.values.get(NO_COLOR.name).is_some_and(|value| !value.is_empty())
+    }
+
+    /// Whether a key for the model's service is set. Its value stays in the environment.
+    #[must_use]
+    pub fn has_api_key(&self) -> bool {
+        self.values.get(API_KEY.name).is_some_and(|key| !key.is_empty())
+    }
+
+    /// Where a container engine may listen, likeliest first.
+    #[must_use]
+    pub fn engine_sockets(&self) -> Vec<PathBuf> {
+        let named = self
+            .values
+            .get(DOCKER_HOST.name)
+            .and_then(|host| host.to_str()?.strip_prefix("unix://").map(PathBuf::from));
+        let rootless = self.path(RUNTIME_DIR).map(|folder| folder.join("podman/podman.sock"));
+        let usual = ["/var/run/docker.sock", "/run/podman/podman.sock"].map(PathBuf::from);
+        named.into_iter().chain(usual).chain(rootless).collect()
+    }
+
+    /// The layer of settings that the variables make.
+    ///
+    /// # Errors
+    /// When a variable's value is not what it must be; the message names the variable.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let paths = |variable: Variable| -> Option<Vec<PathBuf>> {
+            let value = self.values.get(variable.name)?;
+            Some(std::env::split_paths(value).filter(|path| !path.as_os_str().is_empty()).collect())
+        };
+        Ok(Settings {
+            skill_paths: paths(SKILL_PATHS),
+            trusted_projects: paths(TRUSTED_PROJECTS),
+            executor: self.parse(EXECUTOR, |text| text.parse::<ExecutorKind>())?,
+            tool_timeout: self.parse(TOOL_TIMEOUT, |text| {
+                let seconds = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+                parse_seconds(seconds)
+            })?,
+            max_iterations: self.parse(MAX_ITERATIONS, |text| {
+                text.parse().map_err(|_| format!("`{text}` is not a whole number"))
+            })?,
+            network: self.parse(NETWORK, |text| {
+                parse_network(text.split(',').map(str::trim).filter(|word| !word.is_empty()))
+            })?,
+            allowed_paths: paths(ALLOWED_PATHS),
+        })
+    }
+
+    fn path(&self, variable: Variable) -> Option<PathBuf> {
+        self.values.get(variable.name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+
+    fn parse<T>(
+        &self,
+        variable: Variable,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.values.get(variable.name).filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
+        value
+            .to_str()
+            .ok_or_else(|| "its value is not UTF-8".to_owned())
+            .and_then(|text| parse(text.trim()))
+            .map(Some)
+            .map_err(|reason| ConfigError::Variable { name: variable.name, reason })
+    }
+}
+
+fn is_handed_on(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"LC_") || HANDED_ON.iter().any(|known| name == *known)
+}
+
+/// Names only: a value may be a secret.
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.values.keys()).finish()
+    }
+}

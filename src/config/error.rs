@@ -1,0 +1,70 @@
+//! Why a configuration cannot be used.
+
+use std::path::PathBuf;
+
+/// A configuration that cannot be used. Nothing was started; the user mends it and tries again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("the configuration file `{}` cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not TOML, or a value in it has the wrong type.
+    #[error("the configuration file `{}` is not valid: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and where.
+        reason: String,
+    },
+    /// The file holds a key that nothing reads.
+    #[error("the configuration file `{}` has an unknown key `{key}`", path.display())]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The key, with the tables it is in.
+        key: String,
+        /// The known key that is most like it, where one is.
+        suggestion: Option<&'static str>,
+        /// All keys known in its place.
+        known: &'static [&'static str],
+    },
+    /// An environment variable has a value that cannot be used.
+    #[error("the environment variable {name} cannot be used: {reason}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A setting has a value that cannot be used.
+    #[error("the setting `{key}` cannot be used: {reason}")]
+    Setting {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl ConfigError {
+    /// How to mend it, where we know.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::UnknownKey { suggestion: Some(suggestion), .. } => {
+                Some(format!("did you mean `{suggestion}`?"))
+            }
+            Self::UnknownKey { known, .. } => Some(format!("the known keys are {}", known.join(", "))),
+            Self::Unreadable { .. } => {
+                Some("CONJURE_CONFIG and `--config` name the file; without them it is optional".to_owned())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The configuration file: TOML, in which every unknown key is an error.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::config::error::ConfigError;
+use crate::config::settings::{ExecutorKind, Settings, parse_network, parse_seconds};
+
+/// Larger than any configuration that a person writes.
+const LARGEST_FILE: u64 = 1024 * 1024;
+
+/// The keys of the file.
+const KEYS: &[&str] = &[
+    "skill_paths",
+    "trusted_projects",
+    "executor",
+    "tool_timeout",
+    "max_iterations",
+    "network",
+    "allowed_paths",
+];
+
+#[derive(Deserialize)]
+struct File {
+    skill_paths: Option<Vec<PathBuf>>,
+    trusted_projects: Option<Vec<PathBuf>>,
+    executor: Option<String>,
+    tool_timeout: Option<Value>,
+    max_iterations: Option<u32>,
+    network: Option<Network>,
+    allowed_paths: Option<Vec<PathBuf>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Network {
+    Word(String),
+    Hosts(Vec<String>),
+}
+
+/// Reads the file at `path`. Relative paths in it start at its folder; `~` is left for later.
+pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+    let size = std::fs::metadata(path).map_err(unreadable)?;
+    if !size.is_file() || size.len() > LARGEST_FILE {
+        let reason = "it must be a regular file of at most 1 MiB".to_owned();
+        return Err(ConfigError::Invalid { path: path.to_owned(), reason });
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+    let invalid = |reason: String| ConfigError::Invalid { path: path.to_owned(), reason };
+    let in_key = |key: &'static str| move |reason: String| invalid(format!("`{key}`: {reason}"));
+    let table: Table =
+        toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
+    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(ConfigError::UnknownKey {
+            path: path.to_owned(),
+            key: key.clone(),
+            suggestion: nearest(key, KEYS),
+            known: KEYS,
+        });
+    }
+    // From the text once more, so that a wrong type is reported with its line.
+    let file: File =
+        toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let beside = |paths: Option<Vec<PathBuf>>| {
+        paths.map(|paths| {
+            let place = |path: PathBuf| if path.starts_with("~") { path } else { folder.join(path) };
+            paths.into_iter().map(place).collect()
+        })
+    };
+    let network = file.network.map(|network| match network {
+        Network::Word(word) => parse_network([word.as_str()].into_iter()),
+        Network::Hosts(hosts) => parse_network(hosts.iter().map(String::as_str)),
+    });
+    Ok(Settings {
+        skill_paths: beside(file.skill_paths),
+        trusted_projects: beside(file.trusted_projects),
+        executor: file
+            .executor
+            .map(|text| text.parse::<ExecutorKind>())
+            .transpose()
+            .map_err(in_key("executor"))?,
+        tool_timeout: file
+            .tool_timeout
+            .map(|value| seconds(&value))
+            .transpose()
+            .map_err(in_key("tool_timeout"))?,
+        max_iterations: file.max_iterations,
+        network: network.transpose().map_err(in_key("network"))?,
+        allowed_paths: beside(file.allowed_paths),
+    })
+}
+
+/// Seconds as a whole or a broken number.
+fn seconds(value: &Value) -> Result<std::time::Duration, String> {
+    #[expect(clippy::cast_precision_loss, reason = "a number of seconds that is so large is refused anyway")]
+    let number = match value {
+        Value::Integer(number) => *number as f64,
+        Value::Float(number) => *number,
+        other => return Err(format!("a number of seconds is needed, not a {}", other.type_str())),
+    };
+    parse_seconds(number)
+}
+
+/// The known word that differs least from `word`, when it differs little enough to be a slip.
+fn nearest(word: &str, known: &[&'static str]) -> Option<&'static str> {
+    known
+        .iter()
+        .map(|candidate| (distance(word, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance, in characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

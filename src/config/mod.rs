@@ -1,0 +1,21 @@
+//! Configuration (specification 13): a file, the environment and code, in layers.
+//!
+//! [`Settings`] is one layer, in which everything is optional; [`Config`] is what the layers come to. A layer
+//! that is laid over another wins where it says something: code over the environment over the file over the
+//! defaults, and a session's or a call's own layer over all of them ([`Config::with`]).
+//!
+//! Owns no state: a configuration is a value. Nothing here is global, and only [`Environment::of_process`] looks
+//! at the process.
+
+mod environment;
+mod error;
+mod file;
+mod paths;
+mod settings;
+
+pub use environment::{Environment, VARIABLES, Variable};
+pub use error::ConfigError;
+pub use settings::{Config, ExecutorKind, Settings};
+
+#[cfg(test)]
+mod tests;

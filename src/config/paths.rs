@@ -1,0 +1,48 @@
+//! Paths in a configuration, and the folders in which skills are looked for.
+
+use std::path::{Component, Path, PathBuf};
+
+use conjure_skill::{Scope, ScopeKind, Trust};
+
+/// Where skills of a user and of a project lie, by the format's guide and by our own name.
+const FOLDERS: [&str; 3] = [".agents/skills", ".conjure/skills", ".claude/skills"];
+
+/// The default scopes: the project's folders, then the user's. A project is not trusted unless the user says so:
+/// whoever wrote it would else decide what a model is told.
+pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&Path>) -> Vec<Scope> {
+    let of = |root: &Path, kind, trust| {
+        FOLDERS.iter().map(|folder| Scope { path: root.join(folder), kind, trust }).collect::<Vec<_>>()
+    };
+    // In the home folder itself, the user's own scopes are meant.
+    let project = project.filter(|project| Some(*project) != home);
+    let mut scopes = project.map_or_else(Vec::new, |project| {
+        let trust = if is_trusted(project, trusted) { Trust::Trusted } else { Trust::Untrusted };
+        of(project, ScopeKind::Project, trust)
+    });
+    if let Some(home) = home {
+        scopes.extend(of(home, ScopeKind::User, Trust::Trusted));
+    }
+    scopes
+}
+
+/// Whether `project` is, or lies beneath, a trusted folder. Links are resolved, so that a link into a trusted
+/// folder lends no trust to what it is called by, nor the other way round.
+fn is_trusted(project: &Path, trusted: &[PathBuf]) -> bool {
+    let Ok(project) = project.canonicalize() else { return false };
+    trusted.iter().filter_map(|root| root.canonicalize().ok()).any(|root| project.starts_with(root))
+}
+
+/// `path` with a leading `~` replaced by the user's folder.
+pub(crate) fn expand(path: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
+    let mut components = path.components();
+    match components.next() {
+        None => Err("a path is empty".to_owned()),
+        Some(Component::Normal(first)) if first == "~" => home
+            .map(|home| home.join(components.as_path()))
+            .ok_or_else(|| format!("`{}` needs HOME, which is not set", path.display())),
+        Some(Component::Normal(first)) if first.as_encoded_bytes().starts_with(b"~") && !path.exists() => {
+            Err(format!("`{}`: only `~/` is expanded, not the folder of another user", path.display()))
+        }
+        Some(_) => Ok(path.to_owned()),
+    }
+}

@@ -1,0 +1,288 @@
+//! One layer of settings, and what the layers come to.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use conjure_sandbox::NetworkPolicy;
+use conjure_skill::Scope;
+
+use crate::config::environment::Environment;
+use crate::config::error::ConfigError;
+use crate::config::file;
+use crate::config::paths;
+
+/// The longest time that a setting can give, so that arithmetic on it never overflows: a year.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Which kind of sandbox runs the tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ExecutorKind {
+    /// None was named. Tools cannot run: isolation is never weakened without being asked for by name, and the
+    /// isolated kinds are not there yet.
+    #[default]
+    Unnamed,
+    /// A plain child process: **no isolation**, for trusted skills only.
+    Local,
+}
+
+impl FromStr for ExecutorKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "local" => Ok(Self::Local),
+            "jail" | "docker" => {
+                Err(format!("the sandbox `{text}` is not in this version; there is `local`"))
+            }
+            _ => Err(format!("there is no sandbox `{text}`; there is `local`")),
+        }
+    }
+}
+
+/// One layer of settings: what is `None` is left to the layer below.
+///
+/// Paths may begin with `~`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Folders of skills, instead of the default scopes; the first wins where names collide.
+    pub skill_paths: Option<Vec<PathBuf>>,
+    /// Project folders whose own skills may be loaded.
+    pub trusted_projects: Option<Vec<PathBuf>>,
+    /// Which kind of sandbox runs the tools.
+    pub executor: Option<ExecutorKind>,
+    /// How long one tool call may take.
+    pub tool_timeout: Option<Duration>,
+    /// How often the model may be called for one message.
+    pub max_iterations: Option<u32>,
+    /// What a sandbox may reach of the network.
+    pub network: Option<NetworkPolicy>,
+    /// Folders that tools may read and write beside the workspace.
+    pub allowed_paths: Option<Vec<PathBuf>>,
+}
+
+impl Settings {
+    /// This layer laid over `lower`.
+    #[must_use]
+    pub fn over(self, lower: Self) -> Self {
+        Self {
+            skill_paths: self.skill_paths.or(lower.skill_paths),
+            trusted_projects: self.trusted_projects.or(lower.trusted_projects),
+            executor: self.executor.or(lower.executor),
+            tool_timeout: self.tool_timeout.or(lower.tool_timeout),
+            max_iterations: self.max_iterations.or(lower.max_iterations),
+            network: self.network.or(lower.network),
+            allowed_paths: self.allowed_paths.or(lower.allowed_paths),
+        }
+    }
+}
+
+/// The settings that are in force (specification 13).
+///
+/// ```
+/// use std::time::Duration;
+/// use conjure::{Config, Environment, Settings};
+///
+/// // What the host's code says wins over the environment, and that over the file.
+/// let environment = Environment::from_pairs([("CONJURE_MAX_ITERATIONS", "10"), ("CONJURE_TOOL_TIMEOUT", "5")]);
+/// let code = Settings { tool_timeout: Some(Duration::from_secs(60)), ..Settings::default() };
+/// let config = Config::layered(code, &environment, None)?;
+/// assert_eq!((config.tool_timeout(), config.max_iterations()), (Duration::from_secs(60), 10));
+///
+/// // A session or a call lays its own over it.
+/// let short = config.with(Settings { max_iterations: Some(3), ..Settings::default() })?;
+/// assert_eq!(short.max_iterations(), 3);
+/// # Ok::<(), conjure::ConfigError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    settings: Settings,
+    home: Option<PathBuf>,
+    /// What commands of an unisolated sandbox need of the host's environment.
+    handed_on: BTreeMap<OsString, OsString>,
+    skill_paths: Option<Vec<PathBuf>>,
+    trusted_projects: Vec<PathBuf>,
+    tool_timeout: Duration,
+    max_iterations: u32,
+    network: NetworkPolicy,
+    allowed_paths: Vec<PathBuf>,
+}
+
+impl Config {
+    /// The configuration of this process: the file (the one that `CONJURE_CONFIG` names, else
+    /// `~/.conjure/config.toml` where it exists) and the environment.
+    ///
+    /// # Errors
+    /// When the file or a variable cannot be used.
+    pub fn load() -> Result<Self, ConfigError> {
+        let environment = Environment::of_process();
+        let file = Self::default_file(&environment);
+        Self::layered(Settings::default(), &environment, file.as_deref())
+    }
+
+    /// The configuration of `code` over `environment` over the file at `file` over the defaults.
+    ///
+    /// # Errors
+    /// When the file, a variable or a setting cannot be used.
+    pub fn layered(
+        code: Settings,
+        environment: &Environment,
+        file: Option<&Path>,
+    ) -> Result<Self, ConfigError> {
+        let file = file.map(file::read).transpose()?.unwrap_or_default();
+        let settings = code.over(environment.settings()?).over(file);
+        Self::resolve(settings, environment.home(), environment.handed_on().clone())
+    }
+
+    /// The file that is read when the host names none: the one of `CONJURE_CONFIG`, which must exist, else
+    /// `~/.conjure/config.toml` where it exists.
+    #[must_use]
+    pub fn default_file(environment: &Environment) -> Option<PathBuf> {
+        let usual = || environment.home().map(|home| home.join(".conjure/config.toml"));
+        environment.config_file().or_else(|| usual().filter(|path| path.exists()))
+    }
+
+    /// These settings with `overrides` laid over them, for one session or one call.
+    ///
+    /// # Errors
+    /// When a setting cannot be used.
+    pub fn with(&self, overrides: Settings) -> Result<Self, ConfigError> {
+        Self::resolve(overrides.over(self.settings.clone()), self.home.clone(), self.handed_on.clone())
+    }
+
+    /// The same settings, for sandboxes whose commands see this environment's `PATH`, `HOME`, language and time zone.
+    #[must_use]
+    pub fn in_environment(mut self, environment: &Environment) -> Self {
+        self.handed_on = environment.handed_on().clone();
+        self
+    }
+
+    fn resolve(
+        settings: Settings,
+        home: Option<PathBuf>,
+        handed_on: BTreeMap<OsString, OsString>,
+    ) -> Result<Self, ConfigError> {
+        let expand = |key: &'static str, list: Option<&Vec<PathBuf>>| {
+            list.map(|list| {
+                let expanded: Result<Vec<_>, _> =
+                    list.iter().map(|path| paths::expand(path, home.as_deref())).collect();
+                expanded.map_err(|reason| ConfigError::Setting { key, reason })
+            })
+            .transpose()
+        };
+        let within = |key: &'static str, fits: bool, rule: &str| {
+            if fits { Ok(()) } else { Err(ConfigError::Setting { key, reason: rule.to_owned() }) }
+        };
+        let tool_timeout = settings.tool_timeout.unwrap_or(Duration::from_secs(30));
+        within(
+            "tool_timeout",
+            !tool_timeout.is_zero() && tool_timeout <= LONGEST,
+            "it must be more than 0 seconds and at most a year",
+        )?;
+        let max_iterations = settings.max_iterations.unwrap_or(25);
+        within("max_iterations", max_iterations > 0, "it must be at least 1")?;
+        Ok(Self {
+            skill_paths: expand("skill_paths", settings.skill_paths.as_ref())?,
+            trusted_projects: expand("trusted_projects", settings.trusted_projects.as_ref())?
+                .unwrap_or_default(),
+            allowed_paths: expand("allowed_paths", settings.allowed_paths.as_ref())?.unwrap_or_default(),
+            tool_timeout,
+            max_iterations,
+            network: settings.network.clone().unwrap_or_default(),
+            home,
+            handed_on,
+            settings,
+        })
+    }
+
+    /// Where skills are looked for, the scope that wins first: the folders that were configured, else the scopes of
+    /// the format's guide for a program that runs in `project`. A project's own are among them, and marked as what
+    /// they are: nothing of an untrusted scope is loaded, but that it is there is told.
+    #[must_use]
+    pub fn skill_scopes(&self, project: Option<&Path>) -> Vec<Scope> {
+        match &self.skill_paths {
+            Some(configured) => configured.iter().map(Scope::named).collect(),
+            None => paths::scopes(project, &self.trusted_projects, self.home.as_deref()),
+        }
+    }
+
+    /// Which kind of sandbox runs the tools.
+    #[must_use]
+    pub fn executor(&self) -> ExecutorKind {
+        self.settings.executor.unwrap_or_default()
+    }
+
+    /// What commands of an unisolated sandbox need of the host's environment.
+    pub(crate) const fn handed_on(&self) -> &BTreeMap<OsString, OsString> {
+        &self.handed_on
+    }
+
+    /// How long one tool call may take: 30 seconds, unless configured.
+    #[must_use]
+    pub const fn tool_timeout(&self) -> Duration {
+        self.tool_timeout
+    }
+
+    /// How often the model may be called for one message: 25 times, unless configured.
+    #[must_use]
+    pub const fn max_iterations(&self) -> u32 {
+        self.max_iterations
+    }
+
+    /// What a sandbox may reach of the network: nothing, unless configured.
+    #[must_use]
+    pub const fn network(&self) -> &NetworkPolicy {
+        &self.network
+    }
+
+    /// Folders that tools may read and write beside the workspace: none, unless configured.
+    #[must_use]
+    pub fn allowed_paths(&self) -> &[PathBuf] {
+        &self.allowed_paths
+    }
+}
+
+impl Default for Config {
+    /// The defaults of the specification, for a process of which nothing is known.
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            home: None,
+            handed_on: BTreeMap::new(),
+            skill_paths: None,
+            trusted_projects: Vec::new(),
+            tool_timeout: Duration::from_secs(30),
+            max_iterations: 25,
+            network: NetworkPolicy::None,
+            allowed_paths: Vec::new(),
+        }
+    }
+}
+
+/// A number of seconds from a file or a variable.
+pub(crate) fn parse_seconds(seconds: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
+        .ok_or_else(|| format!("{seconds} is not a number of seconds between 0 and a year"))
+}
+
+/// A network policy: the word `none` or `full`, or names of hosts.
+pub(crate) fn parse_network<'t>(words: impl Iterator<Item = &'t str>) -> Result<NetworkPolicy, String> {
+    let words: Vec<&str> = words.collect();
+    match words.as_slice() {
+        [] | ["none"] => Ok(NetworkPolicy::None),
+        ["full"] => Ok(NetworkPolicy::Full),
+        // The seed's names for it: a sandbox has no interface, so neither exists.
+        ["bridge" | "host"] => {
+            Err(format!("there is no network `{}`: use `full` to reach any public address", words[0]))
+        }
+        hosts if hosts.iter().any(|host| matches!(*host, "none" | "full")) => {
+            Err("`none` and `full` stand alone; a list holds names of hosts".to_owned())
+        }
+        hosts => Ok(NetworkPolicy::Limited(hosts.iter().map(|host| (*host).to_owned()).collect())),
+    }
+}

@@ -1,0 +1,176 @@
+//! Behaviour of the layers, the file and the variables, through the public types.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conjure_sandbox::NetworkPolicy;
+use conjure_skill::{Scope, ScopeKind, Trust};
+
+use super::*;
+
+fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn layered(code: Settings, pairs: &[(&str, &str)], text: &str) -> Result<Config, ConfigError> {
+    let (_folder, path) = file(text);
+    Config::layered(code, &Environment::from_pairs(pairs.iter().copied()), Some(&path))
+}
+
+fn hint_of(text: &str) -> (String, Option<String>) {
+    let error = layered(Settings::default(), &[], text).unwrap_err();
+    (error.to_string(), error.hint())
+}
+
+#[test]
+fn code_wins_over_the_environment_and_that_over_the_file_and_that_over_the_defaults() {
+    let code = Settings { tool_timeout: Some(Duration::from_secs(1)), ..Settings::default() };
+    let variables = [("CONJURE_TOOL_TIMEOUT", "2"), ("CONJURE_MAX_ITERATIONS", "2")];
+    let text = "tool_timeout = 3\nmax_iterations = 3\nnetwork = \"full\"\n";
+    let config = layered(code, &variables, text).unwrap();
+    assert_eq!(config.tool_timeout(), Duration::from_secs(1));
+    assert_eq!(config.max_iterations(), 2);
+    assert_eq!(config.network(), &NetworkPolicy::Full);
+    assert!(config.allowed_paths().is_empty());
+    assert_eq!(config.executor(), ExecutorKind::Unnamed);
+}
+
+#[test]
+fn the_defaults_are_those_of_the_specification() {
+    let config = Config::layered(Settings::default(), &Environment::default(), None).unwrap();
+    assert_eq!(config, Config::default());
+    assert_eq!((config.tool_timeout(), config.max_iterations()), (Duration::from_secs(30), 25));
+    assert_eq!(config.network(), &NetworkPolicy::None);
+}
+
+#[test]
+fn a_session_lays_its_own_over_the_configuration_and_the_rest_stays() {
+    let config =
+        layered(Settings::default(), &[("HOME", "/home/u")], "allowed_paths = [\"~/data\"]").unwrap();
+    let session =
+        config.with(Settings { max_iterations: Some(3), ..Settings::default() }).expect("a good setting");
+    assert_eq!(session.max_iterations(), 3);
+    assert_eq!(session.allowed_paths(), [PathBuf::from("/home/u/data")]);
+    let wrong = config.with(Settings { max_iterations: Some(0), ..Settings::default() });
+    assert_eq!(
+        wrong.unwrap_err().to_string(),
+        "the setting `max_iterations` cannot be used: it must be at least 1"
+    );
+}
+
+#[test]
+fn an_unknown_key_names_the_file_the_key_and_what_was_meant() {
+    let (message, hint) = hint_of("max_iteration = 3");
+    assert!(message.ends_with("config.toml` has an unknown key `max_iteration`"), "{message}");
+    assert_eq!(hint.as_deref(), Some("did you mean `max_iterations`?"));
+    let (_, hint) = hint_of("colour = true");
+    assert!(hint.unwrap().starts_with("the known keys are skill_paths, "));
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
+    let (message, _) = hint_of("network = \"none\"\nmax_iterations = \"many\"\n");
+    assert!(message.contains("line 2") && message.contains("expected u32"), "{message}");
+    for (text, part) in [
+        ("tool_timeout = -1", "`tool_timeout`: -1 is not a number of seconds"),
+        ("tool_timeout = nan", "is not a number of seconds"),
+        ("tool_timeout = true", "not a boolean"),
+        ("network = \"bridge\"", "use `full`"),
+        ("network = [\"full\", \"example.org\"]", "stand alone"),
+        ("executor = \"docker\"", "not in this version"),
+        ("executor = \"locale\"", "there is no sandbox `locale`"),
+        ("max_iterations = 0", "at least 1"),
+        ("= 3", "line 1"),
+    ] {
+        let (message, _) = hint_of(text);
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+#[test]
+fn a_variable_that_cannot_be_used_is_named() {
+    for (name, value, reason) in [
+        ("CONJURE_TOOL_TIMEOUT", "soon", "`soon` is not a number of seconds"),
+        ("CONJURE_MAX_ITERATIONS", "-1", "`-1` is not a whole number"),
+        ("CONJURE_EXECUTOR", "jail", "the sandbox `jail` is not in this version; there is `local`"),
+        ("CONJURE_NETWORK", "host", "there is no network `host`: use `full` to reach any public address"),
+    ] {
+        let error = layered(Settings::default(), &[(name, value)], "").unwrap_err();
+        assert_eq!(error.to_string(), format!("the environment variable {name} cannot be used: {reason}"));
+    }
+}
+
+#[test]
+fn an_empty_variable_says_nothing() {
+    let config =
+        layered(Settings::default(), &[("CONJURE_MAX_ITERATIONS", "")], "max_iterations = 7").unwrap();
+    assert_eq!(config.max_iterations(), 7);
+}
+
+#[test]
+fn the_home_folder_is_expanded_and_relative_paths_start_at_the_file() {
+    let (folder, path) = file("skill_paths = [\"~/s\", \"mine\", \"/abs\"]");
+    let environment = Environment::from_pairs([("HOME", "/home/u")]);
+    let config = Config::layered(Settings::default(), &environment, Some(&path)).unwrap();
+    let folders: Vec<PathBuf> = config.skill_scopes(None).into_iter().map(|folder| folder.path).collect();
+    assert_eq!(folders, [PathBuf::from("/home/u/s"), folder.path().join("mine"), PathBuf::from("/abs")]);
+}
+
+#[test]
+fn without_a_home_a_path_that_needs_it_is_an_error() {
+    let error = layered(Settings::default(), &[], "allowed_paths = [\"~/data\"]").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the setting `allowed_paths` cannot be used: `~/data` needs HOME, which is not set"
+    );
+}
+
+#[test]
+fn a_projects_own_skills_are_trusted_only_when_the_user_says_so() {
+    let (home, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pairs = [("HOME", home.path()), ("CONJURE_TRUSTED_PROJECTS", project.path())];
+    let scopes = |pairs: &[(&str, &Path)]| {
+        let environment = Environment::from_pairs(pairs.iter().copied());
+        let config = Config::layered(Settings::default(), &environment, None).unwrap();
+        config.skill_scopes(Some(project.path()))
+    };
+    let of = |root: &Path, kind, trust| {
+        [".agents/skills", ".conjure/skills", ".claude/skills"]
+            .map(|folder| Scope { path: root.join(folder), kind, trust })
+            .to_vec()
+    };
+    let user = of(home.path(), ScopeKind::User, Trust::Trusted);
+    let expected = |trust| [of(project.path(), ScopeKind::Project, trust), user.clone()].concat();
+    assert_eq!(scopes(&pairs[..1]), expected(Trust::Untrusted));
+    assert_eq!(scopes(&pairs), expected(Trust::Trusted));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error_and_a_device_is_not_read_at_all() {
+    let missing = Config::layered(
+        Settings::default(),
+        &Environment::default(),
+        Some(Path::new("/nowhere/config.toml")),
+    );
+    assert!(matches!(missing, Err(ConfigError::Unreadable { .. })));
+    let device = Config::layered(Settings::default(), &Environment::default(), Some(Path::new("/dev/zero")));
+    assert!(matches!(device, Err(ConfigError::Invalid { .. })));
+}
+
+#[test]
+fn debug_shows_no_values_of_the_environment() {
+    let environment = Environment::from_pairs([("ANTHROPIC_API_KEY", "sk-secret"), ("UNKNOWN", "x")]);
+    assert_eq!(format!("{environment:?}"), r#"["ANTHROPIC_API_KEY"]"#);
+    assert!(environment.has_api_key());
+}
+
+#[test]
+fn every_variable_is_declared_once() {
+    let mut names: Vec<&str> = VARIABLES.iter().map(|variable| variable.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), VARIABLES.len());
+}
