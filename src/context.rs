@@ -1,0 +1,127 @@
+//! The execution context of a session (specification 4.5, 9.4): its private folder, and what its tools may reach.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use conjure_base::{Redactor, looks_sensitive};
+use conjure_sandbox::ExecutionContext;
+use conjure_skill::Skill;
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::workspace::Workspace;
+
+/// What a session has of its own, beside the configuration.
+#[derive(Clone, Default)]
+pub struct ContextOptions {
+    /// The folder to work in; `None`: a new temporary one, private to the session.
+    pub workspace: Option<PathBuf>,
+    /// Variables that commands see. Values whose names look like secrets' are redacted wherever they would leave.
+    pub environment: BTreeMap<String, String>,
+    /// Folders that tools may read and write beside the workspace and those of the configuration.
+    pub allowed_paths: Vec<PathBuf>,
+}
+
+/// Names only: a value may be a secret.
+impl std::fmt::Debug for ContextOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContextOptions")
+            .field("workspace", &self.workspace)
+            .field("environment", &self.environment.keys())
+            .field("allowed_paths", &self.allowed_paths)
+            .finish()
+    }
+}
+
+/// A session's folder, and what a sandbox for it is made of. A temporary folder goes when this is dropped.
+pub struct SessionContext {
+    execution: ExecutionContext,
+    workspace: Workspace,
+}
+
+/// Makes the context for a session with these skills: their folders may be read, the workspace and the allowed
+/// paths written, and nothing else is reachable by the file tools.
+///
+/// ```
+/// use conjure::{Config, ContextOptions, create_context};
+///
+/// let skills: [conjure::Skill; 0] = [];
+/// let context = create_context(&skills, &Config::default(), ContextOptions::default())?;
+/// assert!(context.workspace().is_temporary());
+/// assert_eq!(context.execution().timeout, std::time::Duration::from_secs(30));
+/// assert!(context.execution().allowed_paths.is_empty());
+/// # Ok::<(), conjure::Error>(())
+/// ```
+///
+/// # Errors
+/// When the workspace cannot be made or entered, or an allowed path is not there.
+pub fn create_context<S: Borrow<Skill>>(
+    skills: &[S],
+    config: &Config,
+    options: ContextOptions,
+) -> Result<SessionContext, Error> {
+    let workspace = match &options.workspace {
+        Some(path) => Workspace::existing(path)?,
+        None => Workspace::temporary()?,
+    };
+    let mut allowed_paths = Vec::new();
+    for path in config.allowed_paths().iter().chain(&options.allowed_paths) {
+        let resolved = path.canonicalize().map_err(|error| Error::io(path, &error))?;
+        if !allowed_paths.contains(&resolved) {
+            allowed_paths.push(resolved);
+        }
+    }
+    let execution = ExecutionContext {
+        read_only: skills.iter().map(|skill| skill.borrow().root_dir().to_owned()).collect(),
+        allowed_paths,
+        environment: options.environment,
+        timeout: config.tool_timeout(),
+        network: config.network().clone(),
+        ..ExecutionContext::new(workspace.path())
+    };
+    Ok(SessionContext { execution, workspace })
+}
+
+impl SessionContext {
+    /// What a sandbox for the session is made of.
+    #[must_use]
+    pub const fn execution(&self) -> &ExecutionContext {
+        &self.execution
+    }
+
+    /// The session's folder.
+    #[must_use]
+    pub const fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// The session's folder, to keep it.
+    pub const fn workspace_mut(&mut self) -> &mut Workspace {
+        &mut self.workspace
+    }
+
+    /// Keeps the values of the session's sensitive variables out of what leaves.
+    #[must_use]
+    pub fn redactor(&self) -> Redactor {
+        Redactor::new(self.execution.environment.iter().filter(|(name, _)| looks_sensitive(name)).flat_map(
+            |(name, value)| {
+                // Also in the form that it has inside JSON.
+                let quoted = serde_json::Value::from(value.as_str()).to_string();
+                let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned();
+                [(name.clone(), value.clone()), (name.clone(), inner)]
+            },
+        ))
+    }
+}
+
+/// The environment is left out: a value may be a secret.
+impl std::fmt::Debug for SessionContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionContext")
+            .field("workspace", &self.workspace)
+            .field("read_only", &self.execution.read_only)
+            .field("allowed_paths", &self.execution.allowed_paths)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,261 @@
+//! What can go wrong, as a host sees it: the eleven kinds of specification 12.1.
+//!
+//! Every room has an error of its own, with more detail; this one is what the facade's functions return. Failures
+//! of a tool that the model should read are not errors but results with `is_error` (12.2).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use conjure_conversation::ModelError;
+use conjure_sandbox::{SandboxError, SandboxErrorKind};
+use conjure_skill::SkillError;
+
+/// The eleven kinds of error (specification 12.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// No skill has that name.
+    SkillNotFound,
+    /// A `SKILL.md` has no frontmatter that can be read.
+    InvalidFrontmatter,
+    /// A skill's folder is not what a skill must be.
+    InvalidSkillStructure,
+    /// A file or folder is not there.
+    FileNotFound,
+    /// A file or folder may not be reached.
+    PermissionDenied,
+    /// A command failed.
+    ExecutionFailed,
+    /// A command, a tool call or a whole run took too long.
+    ExecutionTimeout,
+    /// There is no container engine.
+    DockerUnavailable,
+    /// A sandbox could not be made, or was lost.
+    ContainerError,
+    /// The model's service, or the host's own client for it, failed.
+    ApiError,
+    /// The model was called as often as allowed, and was not done.
+    MaxIterationsReached,
+}
+
+impl ErrorKind {
+    /// The kind's name in the specification, such as `skill_not_found`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SkillNotFound => "skill_not_found",
+            Self::InvalidFrontmatter => "invalid_frontmatter",
+            Self::InvalidSkillStructure => "invalid_skill_structure",
+            Self::FileNotFound => "file_not_found",
+            Self::PermissionDenied => "permission_denied",
+            Self::ExecutionFailed => "execution_failed",
+            Self::ExecutionTimeout => "execution_timeout",
+            Self::DockerUnavailable => "docker_unavailable",
+            Self::ContainerError => "container_error",
+            Self::ApiError => "api_error",
+            Self::MaxIterationsReached => "max_iterations_reached",
+        }
+    }
+}
+
+impl std::fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A failure of a function of this crate. Its message says what failed, where, and why; [`Error::hint`] how to
+/// mend it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No skill has that name.
+    #[error("skill `{name}` not found")]
+    SkillNotFound {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        available: Vec<String>,
+    },
+    /// A `SKILL.md` has no frontmatter that can be read.
+    #[error("{reason}")]
+    InvalidFrontmatter {
+        /// The `SKILL.md`.
+        path: PathBuf,
+        /// What is wrong with it, and where.
+        reason: String,
+        /// The room's own error, with all findings.
+        source: Option<Box<SkillError>>,
+    },
+    /// A skill's folder is not what a skill must be.
+    #[error("{reason}")]
+    InvalidSkillStructure {
+        /// The folder, or the file in it that is at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// The room's own error.
+        source: Option<Box<SkillError>>,
+    },
+    /// A file or folder is not there.
+    #[error("{reason}")]
+    FileNotFound {
+        /// What was looked for.
+        path: PathBuf,
+        /// What it was needed for.
+        reason: String,
+    },
+    /// A file or folder may not be reached.
+    #[error("{reason}")]
+    PermissionDenied {
+        /// What was to be reached.
+        path: PathBuf,
+        /// Who refused, and why.
+        reason: String,
+    },
+    /// A command failed, or a call was not what it must be.
+    #[error("{reason}")]
+    ExecutionFailed {
+        /// What was to be done.
+        command: String,
+        /// Its exit code, where it ran and exited.
+        exit_code: Option<i32>,
+        /// What it wrote, head and tail.
+        output: String,
+        /// What happened, for people.
+        reason: String,
+    },
+    /// Something took too long, and was ended.
+    #[error("{reason}")]
+    ExecutionTimeout {
+        /// What took too long.
+        reason: String,
+    },
+    /// There is no container engine.
+    #[error("no container engine: {reason}")]
+    DockerUnavailable {
+        /// Where it was looked for, and what happened.
+        reason: String,
+    },
+    /// A sandbox could not be made, or was lost.
+    #[error("{message}")]
+    Container {
+        /// What happened.
+        message: String,
+        /// The sandbox's own error, where it gave one.
+        source: Option<SandboxError>,
+    },
+    /// The model's service, or the host's own client for it, failed.
+    #[error("the model failed: {0}")]
+    Api(#[from] ModelError),
+    /// The model was called as often as allowed, and was not done.
+    #[error("the model was called {iterations} times and is not done")]
+    MaxIterationsReached {
+        /// How often it was called.
+        iterations: u32,
+    },
+}
+
+impl Error {
+    /// Which of the eleven kinds it is.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::SkillNotFound { .. } => ErrorKind::SkillNotFound,
+            Self::InvalidFrontmatter { .. } => ErrorKind::InvalidFrontmatter,
+            Self::InvalidSkillStructure { .. } => ErrorKind::InvalidSkillStructure,
+            Self::FileNotFound { .. } => ErrorKind::FileNotFound,
+            Self::PermissionDenied { .. } => ErrorKind::PermissionDenied,
+            Self::ExecutionFailed { .. } => ErrorKind::ExecutionFailed,
+            Self::ExecutionTimeout { .. } => ErrorKind::ExecutionTimeout,
+            Self::DockerUnavailable { .. } => ErrorKind::DockerUnavailable,
+            Self::Container { .. } => ErrorKind::ContainerError,
+            Self::Api(_) => ErrorKind::ApiError,
+            Self::MaxIterationsReached { .. } => ErrorKind::MaxIterationsReached,
+        }
+    }
+
+    /// Whether the same call may well succeed later, with nothing changed.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Api(error) => error.is_retryable(),
+            Self::Container { source, .. } => source.as_ref().is_some_and(SandboxError::is_retryable),
+            Self::ExecutionTimeout { .. } | Self::DockerUnavailable { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// How to mend it, where we know.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::SkillNotFound { available, .. } if available.is_empty() => {
+                "no skills are loaded".to_owned()
+            }
+            Self::SkillNotFound { available, .. } => format!("there are {}", available.join(", ")),
+            Self::InvalidFrontmatter { .. } | Self::InvalidSkillStructure { .. } => {
+                "`conjure skills validate PATH` lists everything that is wrong with a skill".to_owned()
+            }
+            Self::ExecutionTimeout { .. } => "raise the timeout, or split the work".to_owned(),
+            Self::DockerUnavailable { .. } => "`conjure doctor` says what this machine offers".to_owned(),
+            Self::MaxIterationsReached { .. } => {
+                "raise `max_iterations` (`--max-turns`), or ask for less at once".to_owned()
+            }
+            _ => return None,
+        })
+    }
+
+    /// A failure to reach `path`.
+    pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => format!("`{}` does not exist", path.display()),
+            _ => format!("`{}` cannot be used: {error}", path.display()),
+        };
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::FileNotFound { path, reason },
+            _ => Self::PermissionDenied { path, reason },
+        }
+    }
+}
+
+impl From<SkillError> for Error {
+    fn from(error: SkillError) -> Self {
+        let path = error.path().to_owned();
+        let reason = match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        match &error {
+            SkillError::NotFound { .. } | SkillError::FileNotFound { .. } => {
+                Self::FileNotFound { path, reason }
+            }
+            SkillError::InvalidFrontmatter { .. } => {
+                Self::InvalidFrontmatter { path, reason, source: Some(Box::new(error)) }
+            }
+            SkillError::InvalidStructure { .. } | SkillError::TooLarge { .. } => {
+                Self::InvalidSkillStructure { path, reason, source: Some(Box::new(error)) }
+            }
+            _ => Self::PermissionDenied { path, reason },
+        }
+    }
+}
+
+impl From<SandboxError> for Error {
+    fn from(error: SandboxError) -> Self {
+        let message = error.to_string();
+        match error.kind() {
+            SandboxErrorKind::TimedOut => Self::ExecutionTimeout { reason: message },
+            SandboxErrorKind::Lost
+            | SandboxErrorKind::Unavailable
+            | SandboxErrorKind::Exhausted
+            | SandboxErrorKind::Unsupported => Self::Container { message, source: Some(error) },
+            _ => Self::ExecutionFailed {
+                command: String::new(),
+                exit_code: None,
+                output: String::new(),
+                reason: message,
+            },
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The folder that a session works in: private to it, with copies of its inputs, and watched for what it
+//! produces.
+//!
+//! A temporary workspace is a new folder with a random name that only its owner may enter; it goes when the
+//! [`Workspace`] is dropped, unless [`Workspace::keep`] was called. After a crash it stays in the system's
+//! temporary folder, named `conjure-…`, for the system to clear.
+
+mod snapshot;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use tempfile::TempDir;
+
+pub use snapshot::{ProducedFile, ProducedFiles, Snapshot};
+
+use crate::error::Error;
+
+/// A session's folder.
+#[derive(Debug)]
+pub struct Workspace {
+    path: PathBuf,
+    guard: Option<TempDir>,
+}
+
+impl Workspace {
+    /// A new folder with a random name, mode 0700, that goes when the value is dropped.
+    ///
+    /// # Errors
+    /// When the system's temporary folder cannot be written to.
+    pub fn temporary() -> Result<Self, Error> {
+        let guard = tempfile::Builder::new()
+            .prefix("conjure-")
+            .permissions(std::fs::Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(|error| Error::io(Path::new("the system's temporary folder"), &error))?;
+        // Resolved, because sandboxes name and compare paths without links in them.
+        let path = guard.path().canonicalize().map_err(|error| Error::io(guard.path(), &error))?;
+        Ok(Self { path, guard: Some(guard) })
+    }
+
+    /// A folder that is there already, and stays.
+    ///
+    /// # Errors
+    /// When it is not there, is not a folder, or may not be entered.
+    pub fn existing(path: &Path) -> Result<Self, Error> {
+        let resolved = path.canonicalize().map_err(|error| Error::io(path, &error))?;
+        // Listing it is the proof that it is a folder which we may enter.
+        std::fs::read_dir(&resolved).map_err(|error| Error::io(path, &error))?;
+        Ok(Self { path: resolved, guard: None })
+    }
+
+    /// Its absolute path, without links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it goes when the value is dropped.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Lets a temporary folder stay.
+    pub fn keep(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            // The guard's own path, which is not needed any more: `path` is the same folder, resolved.
+            let _ = guard.keep();
+        }
+    }
+
+    /// Copies the file at `source` into the folder, under its own name, and gives the copy's path. A file that
+    /// lies in the folder already under that name stays where it is.
+    ///
+    /// # Errors
+    /// When `source` is not a regular file (a device or a pipe is not even read), or the name is taken.
+    pub fn add_file(&self, source: &Path) -> Result<PathBuf, Error> {
+        let refused =
+            |reason: &str| Error::PermissionDenied { path: source.to_owned(), reason: reason.to_owned() };
+        // Opening a pipe would wait for its other end, and opening a device may have effects: look first, open
+        // without waiting, and look again at what was opened.
+        let found = std::fs::metadata(source).map_err(|error| Error::io(source, &error))?;
+        if !found.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        let name = source.file_name().ok_or_else(|| refused("it has no file name"))?;
+        #[expect(clippy::cast_possible_wrap, reason = "the flag is one low bit")]
+        let no_wait = OFlags::NONBLOCK.bits() as i32;
+        let mut from = OpenOptions::new()
+            .read(true)
+            .custom_flags(no_wait)
+            .open(source)
+            .map_err(|error| Error::io(source, &error))?;
+        let metadata = from.metadata().map_err(|error| Error::io(source, &error))?;
+        if !metadata.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        let target = self.path.join(name);
+        let created = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(metadata.mode() & 0o777 | 0o600)
+            .open(&target);
+        match created {
+            Ok(mut to) => copy(&mut from, &mut to, &target).map(|()| target),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let there = std::fs::symlink_metadata(&target).map_err(|error| Error::io(&target, &error))?;
+                if (there.dev(), there.ino()) == (metadata.dev(), metadata.ino()) {
+                    Ok(target)
+                } else {
+                    Err(refused("the workspace has another file of that name"))
+                }
+            }
+            Err(error) => Err(Error::io(&target, &error)),
+        }
+    }
+
+    /// What is in the folder now, to compare with later. Reads names and dates, not contents.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.path)
+    }
+
+    /// The files that are new or changed since `before`.
+    #[must_use]
+    pub fn produced_since(&self, before: &Snapshot) -> ProducedFiles {
+        Snapshot::of(&self.path).produced_since(before)
+    }
+}
+
+/// Copies all of `from`; a copy that fails leaves nothing behind.
+fn copy(from: &mut File, to: &mut File, target: &Path) -> Result<(), Error> {
+    io::copy(from, to).map(drop).map_err(|error| {
+        let _ = std::fs::remove_file(target);
+        Error::io(target, &error)
+    })
+}
+
+#[cfg(test)]
+mod tests;

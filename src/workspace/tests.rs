@@ -1,0 +1,87 @@
+//! Behaviour of a session's folder.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use crate::error::ErrorKind;
+
+fn source(name: &str, content: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn a_temporary_folder_is_private_and_goes_unless_it_is_kept() {
+    let gone = Workspace::temporary().unwrap();
+    let path = gone.path().to_owned();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    drop(gone);
+    assert!(!path.exists());
+
+    let mut kept = Workspace::temporary().unwrap();
+    kept.keep();
+    let path = kept.path().to_owned();
+    drop(kept);
+    assert!(path.exists());
+    std::fs::remove_dir(path).unwrap();
+}
+
+#[test]
+fn a_folder_of_the_hosts_stays_and_must_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Workspace::existing(folder.path()).unwrap());
+    assert!(folder.path().exists());
+    let missing = Workspace::existing(&folder.path().join("missing")).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::FileNotFound);
+    let (_guard, file) = source("a", "");
+    assert!(Workspace::existing(&file).is_err());
+}
+
+#[test]
+fn inputs_are_copied_and_a_name_is_taken_once() {
+    let workspace = Workspace::temporary().unwrap();
+    let (_a, first) = source("data.csv", "1");
+    let (_b, second) = source("data.csv", "2");
+    let copy = workspace.add_file(&first).unwrap();
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), "1");
+    let collision = workspace.add_file(&second).unwrap_err();
+    assert!(collision.to_string().ends_with("the workspace has another file of that name"), "{collision}");
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), "1");
+    // The file of the workspace itself is in its place already.
+    assert_eq!(workspace.add_file(&copy).unwrap(), copy);
+}
+
+#[test]
+fn devices_and_folders_and_links_to_them_are_no_inputs() {
+    let workspace = Workspace::temporary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+    for path in [Path::new("/dev/zero"), folder.path(), &link] {
+        let error = workspace.add_file(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{}", path.display());
+    }
+    assert_eq!(std::fs::read_dir(workspace.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_new_or_changed_is_produced_and_the_rest_is_not() {
+    let workspace = Workspace::temporary().unwrap();
+    let write = |name: &str, content: &str| std::fs::write(workspace.path().join(name), content).unwrap();
+    write("input", "1");
+    write("edited", "1");
+    let before = workspace.snapshot();
+    std::fs::create_dir_all(workspace.path().join("a/b")).unwrap();
+    write("a/b/new", "123");
+    write("edited", "22");
+    std::os::unix::fs::symlink("/etc", workspace.path().join("link")).unwrap();
+    let produced = workspace.produced_since(&before);
+    let expected = [("a/b/new", 3, false), ("edited", 2, true)].map(|(path, size, existed)| ProducedFile {
+        path: path.into(),
+        size,
+        existed,
+    });
+    assert_eq!(produced, ProducedFiles { files: expected.into(), complete: true });
+}
