@@ -1,1 +1,81 @@
-//! x
+//! A supervised runtime for Agent Skills: the front door of Conjure.
+//!
+//! A skill is a folder with instructions for a model, and the scripts and files that go with them. This library finds
+//! skills, tells a model of them, runs the model's tool calls in a sandbox, and keeps going until the model is done.
+//!
+//! - [`load`], [`load_all`], [`load_body`], [`read_resource`]: skills.
+//! - [`system_prompt`], [`tool_definitions`], [`build_system_prompt`], [`build_tools_param`]: what the model is told.
+//! - [`Workbench`]: where tools run; [`execute`], [`execute_tool_calls`], [`process_response`]: running them.
+//! - [`run_loop`]: a whole conversation, over any [`Model`]; see its example.
+//! - [`Config`]: settings from a file, the environment and code.
+//!
+//! The rooms below can be used alone; what a host needs of them is named here.
+
+mod config;
+mod context;
+mod conversation;
+mod error;
+mod prompting;
+mod sandbox;
+mod skills;
+mod workbench;
+mod workspace;
+
+// Of this crate.
+pub use config::{Config, ConfigError, Environment, ExecutorKind, Settings, VARIABLES, Variable};
+pub use context::{ContextOptions, SessionContext, create_context};
+pub use conversation::{
+    Processed, execute, execute_tool_calls, final_text, loop_options, process_response, run_loop,
+};
+pub use error::{Error, ErrorKind};
+pub use prompting::{build_system_prompt, system_prompt, tool_definitions};
+pub use sandbox::open_sandbox;
+pub use skills::{find_skill, load, load_all, load_body, load_configured, read_resource};
+pub use workbench::Workbench;
+pub use workspace::{ProducedFile, ProducedFiles, Snapshot, Workspace};
+
+// Ids, time, secrets.
+pub use conjure_base::{
+    CallId, Clock, Deadline, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp, TurnId,
+    looks_sensitive,
+};
+
+// Skills.
+pub use conjure_skill::{
+    Bounds, Catalog, Diagnostic, Discovery, Frontmatter, Metadata, Mode, Properties, Resource, Resources,
+    RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError, SkillErrorKind, SkillName, Trust,
+    discover, validate,
+};
+
+// What the model is told.
+pub use conjure_prompt::{
+    ActivationStyle, BuiltinTool, Locations, PromptOptions, SkillComposer, ToolOptions,
+    available_skills_block, build_tools_param, discovery_instructions, parse_tool_use,
+};
+
+// Conversations.
+pub use conjure_conversation::scripted::{
+    RecordError, Recorder, Script, ScriptError, ScriptFormat, ScriptedModel,
+};
+pub use conjure_conversation::{
+    Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallTraits, Composer,
+    Composition, Conversation, DriveError, Event, EventKind, Ledger, LedgerError, Limit, Limits, LoopError,
+    LoopOptions, LoopOutcome, MemoryLedger, Message, Model, ModelError, ModelErrorKind, ModelEvent,
+    ModelStream, Observer, Request, Response, ResultContent, Rim, Role, SessionEvent, SessionEventKind,
+    SessionStopReason, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner, TurnOptions,
+    TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses, format_tool_results,
+    format_tool_results_message, model_fn, parse_response, run_turn, session_events,
+};
+
+// Tools of the host, and who allows calls.
+pub use conjure_toolbox::{
+    AllowAll, Approver, DenyAll, OutputLimits, Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox,
+    ToolboxBuilder, approver_fn, tool_fn,
+};
+
+// Sandboxes.
+pub use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Connector, ContentStream,
+    ExecutionContext, Executor, Input, Layout, LineRange, Listing, Local, NetworkPolicy, Sandbox,
+    SandboxError, SandboxErrorKind, View, Written,
+};

@@ -1,0 +1,170 @@
+//! The conversation functions of the specification (5.1, 5.10, 10, 11) over a [`Workbench`].
+//!
+//! Stateless: what a conversation is stands in the messages that go in and come out. Failures of tools are results
+//! that the model reads, never errors.
+
+use conjure_conversation::{
+    AfterAnswer, ApiErrorKind, Block, BlockKind, Limit, Limits, LoopError, LoopOptions, LoopOutcome, Message,
+    Model, ModelError, ModelErrorKind, Response, Role, ToolCall, ToolResult, TurnOutcome, TurnStop,
+    extract_tool_uses,
+};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::workbench::Workbench;
+
+/// What an answer of the model leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Processed {
+    /// The model is done. This is its text.
+    Done(String),
+    /// Tools ran. Send the answer and, in one message, these results (see
+    /// [`format_tool_results_message`](crate::format_tool_results_message)).
+    Continue(Vec<ToolResult>),
+    /// The service paused: send the answer back as it is, without another message.
+    Resume,
+    /// The answer was cut or refused; its tools did not run. This is what there is of its text.
+    Stopped(String),
+}
+
+/// Runs one tool call (specification 5.1). What goes wrong is told in the result, under the call's id.
+pub async fn execute(call: &ToolCall, workbench: &Workbench) -> ToolResult {
+    workbench.execute(call).await
+}
+
+/// Runs the calls of one answer: in parallel where they do not disturb each other, results in call order
+/// (specification 5.10). Each call has its own timeout.
+pub async fn execute_tool_calls(calls: &[ToolCall], workbench: &Workbench) -> Vec<ToolResult> {
+    conjure_conversation::execute_tool_calls(workbench.toolbox(), calls, Workbench::unbounded()).await
+}
+
+/// Does what an answer asks for (specification 5.10): runs its tools, or says that the conversation is over.
+pub async fn process_response(response: &Response, workbench: &Workbench) -> Processed {
+    let text = || Message::assistant(response.content.clone()).text();
+    match response.stop_reason.consequence() {
+        AfterAnswer::Stop => Processed::Done(text()),
+        AfterAnswer::StopWithoutTools => Processed::Stopped(text()),
+        AfterAnswer::Resume => Processed::Resume,
+        AfterAnswer::RunTools => {
+            let calls = extract_tool_uses(response);
+            if calls.is_empty() {
+                return Processed::Done(text());
+            }
+            Processed::Continue(execute_tool_calls(&calls, workbench).await)
+        }
+    }
+}
+
+/// The bounds that a configuration sets for a conversation.
+#[must_use]
+pub fn loop_options(config: &Config) -> LoopOptions {
+    let limits = Limits { model_calls: config.max_iterations(), ..Limits::default() };
+    LoopOptions { limits, ..LoopOptions::default() }
+}
+
+/// Runs a conversation to its end (specification 5.10, 11): calls the model, runs its tools, and goes on until it is
+/// done, a limit is reached or it fails. `messages` end with the user's.
+///
+/// The model is any [`Model`]; a host with a client of its own gives it as a callback with
+/// [`model_fn`](crate::model_fn).
+///
+/// ```
+/// use conjure::{
+///     Block, Config, ContextOptions, Environment, ExecutorKind, Message, Request, Settings, Workbench, final_text,
+///     loop_options, model_fn, parse_response, run_loop,
+/// };
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
+/// let config = Config::layered(settings, &Environment::of_process(), None)?;
+/// let skills = conjure::load("fixtures/skills")?.skills;
+/// let workbench = Workbench::open(skills, &config, ContextOptions::default()).await?;
+///
+/// // Where the host's own client would send the request. This one says two things, whatever it is asked.
+/// let model = model_fn(|request: Request| async move {
+///     let body = match request.call {
+///         1 => r#"{"stop_reason": "tool_use", "content": [{"type": "tool_use", "id": "toolu_1", "name": "bash_tool",
+///                  "input": {"command": "echo $((6 * 7))", "description": "Multiply"}}]}"#,
+///         _ => r#"{"stop_reason": "end_turn", "content": [{"type": "text", "text": "It is 42."}]}"#,
+///     };
+///     Ok(parse_response(body).expect("an answer"))
+/// });
+/// let question = Message::user(vec![Block::text("What is six times seven?")]);
+/// let outcome = run_loop(vec![question], &workbench, "Be brief.", &model, loop_options(&config)).await?;
+///
+/// assert_eq!(final_text(&outcome)?, "It is 42.");
+/// // The question, the call, its real result, the answer.
+/// assert_eq!(outcome.messages.len(), 4);
+/// assert!(outcome.messages[2].content[0].json().contains("42"));
+/// workbench.close().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When the messages are not a valid request. How a conversation ended otherwise, well or not, is in the outcome,
+/// together with its messages; [`final_text`] makes the specification's errors of it.
+pub async fn run_loop(
+    messages: Vec<Message>,
+    workbench: &Workbench,
+    base_prompt: &str,
+    model: &dyn Model,
+    options: LoopOptions,
+) -> Result<LoopOutcome, Error> {
+    let composer = workbench.composer(base_prompt);
+    let looped =
+        conjure_conversation::run_loop(messages, model, &composer, workbench.toolbox(), options).await;
+    looped.map_err(|error| {
+        let kind = match &error {
+            LoopError::Messages(_) => ModelErrorKind::Api(ApiErrorKind::InvalidRequest),
+            _ => ModelErrorKind::Protocol,
+        };
+        Error::Api(ModelError::new(kind, error.to_string()))
+    })
+}
+
+/// The text of the last answer, when the conversation ended with one.
+///
+/// # Errors
+/// When it ended otherwise: `MaxIterationsReached`, `ApiError`, `ExecutionTimeout`; `ExecutionFailed` for what the
+/// specification has no kind for, such as a refusal or another limit.
+pub fn final_text(outcome: &LoopOutcome) -> Result<String, Error> {
+    let stop = match &outcome.stop {
+        TurnOutcome::Finished(TurnStop::Answered(_)) => return Ok(outcome.text()),
+        TurnOutcome::Finished(stop) => stop,
+        TurnOutcome::RequiresAction(_) => return Err(failed("a tool call waits for a person's approval")),
+    };
+    Err(match stop {
+        TurnStop::ModelFailed(error) => Error::Api(error.clone()),
+        TurnStop::Limit(Limit::ModelCalls) => {
+            Error::MaxIterationsReached { iterations: answers_of_last_turn(outcome) }
+        }
+        TurnStop::Deadline | TurnStop::Limit(Limit::WallClock) => {
+            Error::ExecutionTimeout { reason: format!("the conversation took too long: {stop}") }
+        }
+        other => failed(&other.to_string()),
+    })
+}
+
+/// How often the model answered since the user last said something of their own.
+fn answers_of_last_turn(outcome: &LoopOutcome) -> u32 {
+    let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
+    let answers = outcome
+        .messages
+        .iter()
+        .rev()
+        .take_while(|message| message.role == Role::Assistant || message.content.iter().any(is_result))
+        .filter(|message| message.role == Role::Assistant)
+        .count();
+    u32::try_from(answers).unwrap_or(u32::MAX)
+}
+
+fn failed(reason: &str) -> Error {
+    Error::ExecutionFailed {
+        command: "the conversation".to_owned(),
+        exit_code: None,
+        output: String::new(),
+        reason: reason.to_owned(),
+    }
+}
