@@ -1,1 +1,7 @@
-fn main() {}
+//! The `conjure` command.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,201 @@
+//! What may stand on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
+      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
+  conjure skills list
+  conjure skills validate my-skill
+  conjure doctor
+
+Exit codes: 0 done, 1 model or internal error, 2 usage or configuration, 3 a limit was reached,
+4 refused by the model, 5 a denial ended the run, 130 interrupted, 143 terminated.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
+      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
+  git diff | conjure run --script review.yaml --sandbox local --json \"Review this\" > events.jsonl
+
+The final answer is all that goes to standard output; with --json it is the session's events, one a
+line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.";
+
+/// Run Agent Skills: a model, the skills it may use, and a sandbox for its tools.
+#[derive(Debug, Parser)]
+#[command(name = "conjure", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// The configuration file, instead of `~/.conjure/config.toml`.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    /// Answer one prompt with the help of skills and tools.
+    Run(Box<RunArgs>),
+    /// List, check and show skills.
+    Skills(SkillsArgs),
+    /// Say what this machine offers, and how to mend what is missing.
+    Doctor(DoctorArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// What you ask.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: String,
+    /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) skills: Vec<PathBuf>,
+    /// The script that the model's words come from.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: PathBuf,
+    /// A file that the model gets in its workspace, as a copy; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Vec<PathBuf>,
+    /// Where tools run. `local` is a plain child process: it isolates nothing.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) sandbox: Option<String>,
+    /// Where tools work and leave their files, instead of a new temporary folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// A variable that tools see; `NAME` alone passes on the one of this process. May be repeated.
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
+    pub(crate) env: Vec<Variable>,
+    /// Print the session's events on standard output, one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How often the model may be called.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// How long the whole run may take, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long one tool call may take, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) tool_timeout: Option<Duration>,
+    /// Write a script of this run, which `--script` can play again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SkillsArgs {
+    #[command(subcommand)]
+    pub(crate) command: SkillsCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum SkillsCommand {
+    /// List the skills that a session would have.
+    List {
+        /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
+        #[arg(long, value_name = "DIR")]
+        skills: Vec<PathBuf>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Check skills against the format. Exit code 1: at least one is not valid.
+    Validate(ValidateArgs),
+    /// Print a skill's properties as JSON, as the format's reference validator does.
+    Properties {
+        /// A skill's folder, or its SKILL.md.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+    },
+    /// Print the block that tells a model of these skills.
+    Prompt {
+        /// Skills' folders, or their SKILL.md.
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Show everything about one skill.
+    Inspect {
+        /// A skill's folder, or its SKILL.md.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ValidateArgs {
+    /// Skills' folders, or their SKILL.md.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// By the letter of the format, as its reference validator does (the default).
+    #[arg(long, conflicts_with = "lenient")]
+    pub(crate) strict: bool,
+    /// As skills are loaded: what can be repaired is a warning.
+    #[arg(long)]
+    pub(crate) lenient: bool,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+/// How something is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// A variable of `--env`: with its value, or by name.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    /// `None`: the one of this process.
+    pub(crate) value: Option<String>,
+}
+
+/// The name only: the value may be a secret.
+impl std::fmt::Debug for Variable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+fn variable(text: &str) -> Result<Variable, String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    let starts = name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
+    if starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        Ok(Variable { name: name.to_owned(), value })
+    } else {
+        Err("a variable is NAME=VALUE, its name of letters, digits and `_`".to_owned())
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    const YEAR: f64 = 365.0 * 24.0 * 3600.0;
+    text.parse::<f64>()
+        .ok()
+        .filter(|seconds| *seconds > 0.0 && *seconds <= YEAR)
+        .map(Duration::from_secs_f64)
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "a number of seconds more than 0 is needed, such as `30` or `0.5`".to_owned())
+}

@@ -1,0 +1,84 @@
+//! What the kernel offers for isolation. Nothing of it is needed by the `local` sandbox, which isolates nothing.
+
+use std::fs;
+use std::path::Path;
+
+use crate::cli::doctor::check::{Check, Finding};
+
+/// All checks of the kernel.
+pub(super) fn checks() -> Vec<Check> {
+    vec![user_namespaces(), landlock(), seccomp(), cgroups()]
+}
+
+fn user_namespaces() -> Check {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let check = |finding| Check::new("user namespaces", finding);
+    match number("/proc/sys/user/max_user_namespaces") {
+        None => check(Finding::Missing("this kernel has none".to_owned()))
+            .remedy("a kernel with CONFIG_USER_NS; needed for isolation without root"),
+        Some(0) => check(Finding::Missing("switched off: their number is limited to 0".to_owned()))
+            .remedy("sysctl user.max_user_namespaces=15000"),
+        Some(_) if number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) => {
+            check(Finding::Missing("switched off for ordinary users".to_owned()))
+                .remedy("sysctl kernel.unprivileged_userns_clone=1")
+        }
+        Some(_) if number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) => check(
+            Finding::Missing("restricted by AppArmor".to_owned()),
+        )
+        .remedy("sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile for this program"),
+        Some(most) => check(Finding::Good(format!("permitted by the kernel's settings (at most {most})"))),
+    }
+}
+
+fn landlock() -> Check {
+    let check = |finding| Check::new("Landlock", finding);
+    match fs::read_to_string("/sys/kernel/security/lsm") {
+        Ok(modules) if modules.split(',').any(|module| module.trim() == "landlock") => {
+            check(Finding::Good("active".to_owned()))
+        }
+        Ok(modules) => check(Finding::Missing(format!("not among the active modules ({})", modules.trim())))
+            .remedy("add `landlock` to the kernel's `lsm=` parameter; Linux 5.13 or later"),
+        Err(error) => check(Finding::Unknown(format!("/sys/kernel/security/lsm: {error}")))
+            .remedy("mount securityfs at /sys/kernel/security to tell"),
+    }
+}
+
+fn seccomp() -> Check {
+    let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    if actions.split_whitespace().any(|action| action == "errno") {
+        Check::new("seccomp", Finding::Good("filters can be installed".to_owned()))
+    } else {
+        Check::new("seccomp", Finding::Missing("this kernel has no filters".to_owned()))
+            .remedy("a kernel with CONFIG_SECCOMP_FILTER")
+    }
+}
+
+fn cgroups() -> Check {
+    let check = |finding| Check::new("cgroups", finding);
+    let root = Path::new("/sys/fs/cgroup");
+    if let Ok(controllers) = fs::read_to_string(root.join("cgroup.controllers")) {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let place = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        let folder = root.join(place);
+        return if may_write(&folder) {
+            check(Finding::Good(format!("version 2, delegated ({})", controllers.trim())))
+        } else {
+            check(Finding::Missing("version 2, not writable by this user".to_owned()))
+                .remedy("run under `systemd-run --user --scope -p Delegate=yes`; else memory is limited per process only")
+        };
+    }
+    if root.join("memory").is_dir() {
+        let finding = if may_write(&root.join("memory")) {
+            Finding::Good("version 1, writable".to_owned())
+        } else {
+            Finding::Missing("version 1, not writable by this user".to_owned())
+        };
+        return check(finding).remedy("boot with cgroups of version 2, which can be delegated to users");
+    }
+    check(Finding::Missing("not mounted".to_owned())).remedy("mount cgroup2 at /sys/fs/cgroup")
+}
+
+/// Whether this process may make something in `folder`, by the kernel's own judgement.
+fn may_write(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}

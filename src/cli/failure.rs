@@ -1,0 +1,61 @@
+//! Why the command could not do what was asked, in words for the user.
+
+use conjure::{ConfigError, Error, ErrorKind};
+
+use crate::cli::exit::Exit;
+
+/// Printed as `error: …` and `hint: …` on standard error.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None }
+    }
+
+    /// The user's input cannot be used.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// Something of our own, or of the machine, failed.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    /// The same failure, in this option of the command line.
+    pub(crate) fn in_option(mut self, option: &str) -> Self {
+        self.message = format!("`{option}`: {}", self.message);
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self { exit: Exit::Usage, message: error.to_string(), hint: error.hint() }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::SkillNotFound
+            | ErrorKind::InvalidFrontmatter
+            | ErrorKind::InvalidSkillStructure
+            | ErrorKind::FileNotFound
+            | ErrorKind::PermissionDenied => Exit::Usage,
+            ErrorKind::ExecutionTimeout | ErrorKind::MaxIterationsReached => Exit::Limit,
+            _ => Exit::Failed,
+        };
+        Self { exit, message: error.to_string(), hint: error.hint() }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the user says: the prompt, the files that came with it, and what standard input holds.
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conjure::Block;
+use tokio::io::AsyncReadExt as _;
+
+use crate::cli::failure::Failure;
+use crate::cli::terminal::Terminal;
+
+/// More than any model reads at once. What is larger belongs into a file that tools can work on.
+const LARGEST_INPUT: usize = 4 * 1024 * 1024;
+
+/// After this long the user is told what the command waits for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The prompt, checked.
+pub(super) fn prompt(text: &str) -> Result<&str, Failure> {
+    if text.trim().is_empty() {
+        return Err(Failure::usage("the prompt is empty")
+            .hint("say what you want: conjure run … \"Which region grew fastest?\""));
+    }
+    Ok(text)
+}
+
+/// What standard input holds, unless it is a terminal or empty. Dropping the future leaves a thread behind that
+/// waits for input; it ends with the process.
+pub(super) async fn standard_input(terminal: &Terminal) -> Result<Option<String>, Failure> {
+    if io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let reading = read_bounded(tokio::io::stdin());
+    tokio::pin!(reading);
+    let bytes = match tokio::time::timeout(PATIENCE, &mut reading).await {
+        Ok(bytes) => bytes,
+        Err(_) => {
+            terminal.note("waiting for standard input to end; give `</dev/null` if there is none");
+            reading.await
+        }
+    }?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Failure::usage("standard input is not UTF-8 text").hint("give other data with `--file`")
+    })?;
+    Ok(Some(text).filter(|text| !text.trim().is_empty()))
+}
+
+async fn read_bounded(input: impl tokio::io::AsyncRead + Unpin) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    input
+        .take(LARGEST_INPUT as u64 + 1)
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}")))?;
+    if bytes.len() > LARGEST_INPUT {
+        return Err(Failure::usage("standard input is larger than 4 MiB, which is more than a model reads")
+            .hint("put it into a file, and give that with `--file`"));
+    }
+    Ok(bytes)
+}
+
+/// The user's message: the prompt as it is, then what came with it.
+pub(super) fn message(prompt: &str, files: &[PathBuf], context: Option<&str>) -> Vec<Block> {
+    let mut blocks = vec![Block::text(prompt)];
+    if !files.is_empty() {
+        let list: Vec<String> = files.iter().map(|path| format!("- {}", path.display())).collect();
+        blocks.push(Block::text(format!("The user gave these files:\n{}", list.join("\n"))));
+    }
+    if let Some(context) = context {
+        blocks.push(Block::text(format!("The user gave this text besides:\n\n{context}")));
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prompt_stands_first_and_nothing_is_added_without_need() {
+        assert_eq!(message("Why?", &[], None), [Block::text("Why?")]);
+        let blocks = message("Why?", &["/w/a.csv".into()], Some("because"));
+        assert_eq!(blocks.len(), 3);
+        assert!(blocks[1].json().contains("- /w/a.csv") && blocks[2].json().contains("because"));
+    }
+
+    #[test]
+    fn a_blank_prompt_is_refused() {
+        assert!(prompt(" \n").is_err());
+        assert_eq!(prompt("x").unwrap(), "x");
+    }
+
+    #[tokio::test]
+    async fn input_without_end_is_an_error_and_not_a_full_memory() {
+        let failure = read_bounded(tokio::io::repeat(b'a')).await.unwrap_err();
+        assert!(failure.message.contains("larger than 4 MiB"));
+        assert_eq!(read_bounded(&b"abc"[..]).await.unwrap(), b"abc");
+    }
+}

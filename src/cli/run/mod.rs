@@ -1,0 +1,133 @@
+//! `conjure run`: answers one prompt with the help of skills and tools.
+//!
+//! Everything that is started ends before the command does: the conversation is cancelled, then the sandbox is
+//! cleaned up, each within a bound. A second signal does not wait for that; the guest then ends by itself, since its
+//! stream ends with this process.
+
+mod ending;
+mod input;
+mod prepare;
+mod produced;
+mod progress;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure::{
+    Clock as _, Config, Deadline, Error, LoopOptions, LoopOutcome, SessionId, SystemClock, loop_options,
+    run_loop,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::args::RunArgs;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::run::ending::Ending;
+use crate::cli::run::prepare::{Prepared, configured, prepare};
+use crate::cli::run::progress::{Show, watch};
+use crate::cli::signals::Signals;
+use crate::cli::terminal::Terminal;
+
+/// A reader that takes nothing for this long is not waited for at the end.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A sandbox that has not ended by then is left to end by itself.
+const CLEANUP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the model is told first.
+const BASE_PROMPT: &str = "You are a helpful assistant with tools. Use them to find out instead of guessing, and \
+                           answer briefly.";
+
+/// What the conversation came to, and what came between.
+struct Conversed {
+    /// `None`: a second signal ended the wait for it.
+    outcome: Option<Result<LoopOutcome, Error>>,
+    signal: Option<Exit>,
+}
+
+/// Answers the prompt.
+pub(crate) async fn run(
+    args: &Arc<RunArgs>,
+    config: &Config,
+    terminal: &Arc<Terminal>,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::catch()?;
+    let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
+    let config = configured(args, config)?;
+    let prepared = tokio::select! {
+        prepared = prepare(args, &config, terminal) => prepared?,
+        exit = signals.next() => return Ok(exit),
+        () = SystemClock.sleep_until(deadline) => return Err(ending::out_of_time()),
+    };
+    let show = if args.json { Show::Events(session_id()?) } else { Show::Progress };
+    let unread = CancellationToken::new();
+    let (watcher, printer) = watch(Arc::clone(terminal), show, unread.clone());
+    let options = LoopOptions { deadline, observer: Arc::new(watcher), ..loop_options(&config) };
+
+    let Conversed { outcome, signal } = converse(&prepared, options, &unread, &mut signals, terminal).await;
+    // The outcome holds the observer, and the printer ends only after it.
+    let ending = outcome.map(|outcome| Ending::of(outcome, signal));
+    let Prepared { workbench, before, recorder, .. } = prepared;
+    // After a second signal nothing is waited for.
+    let cleaned = match &ending {
+        None => false,
+        Some(_) => tokio::select! {
+            cleaned = tokio::time::timeout(CLEANUP_PATIENCE, workbench.cleanup()) => cleaned.is_ok(),
+            _ = signals.next() => false,
+        },
+    };
+    if ending.is_some() {
+        printer.finish(READER_PATIENCE).await;
+    }
+    if !cleaned {
+        terminal.warning("the sandbox was not waited for; it ends with this process");
+    }
+    if let Some(mut context) = workbench.into_context() {
+        let produced = context.workspace().produced_since(&before);
+        produced::report(&produced, context.workspace_mut(), terminal);
+    }
+    if let Some(recorder) = recorder
+        && let Err(error) = recorder.finish()
+    {
+        terminal.warning(&format!("the recording is not whole: {error}"));
+    }
+    match ending {
+        Some(ending) => ending.tell(args.json, terminal),
+        None => Ok(signal.unwrap_or(Exit::Interrupted)),
+    }
+}
+
+/// Runs the conversation until it ends. The first signal cancels it, a second one ends the wait; that nobody reads
+/// the events any more cancels it too.
+async fn converse(
+    prepared: &Prepared,
+    options: LoopOptions,
+    unread: &CancellationToken,
+    signals: &mut Signals,
+    terminal: &Terminal,
+) -> Conversed {
+    let cancel = options.cancel.clone();
+    let messages = vec![prepared.message.clone()];
+    let looping = run_loop(messages, &prepared.workbench, BASE_PROMPT, &*prepared.model, options);
+    tokio::pin!(looping);
+    let mut signal = None;
+    loop {
+        tokio::select! {
+            outcome = &mut looping => return Conversed { outcome: Some(outcome), signal },
+            exit = signals.next() => {
+                if signal.is_some() {
+                    return Conversed { outcome: None, signal };
+                }
+                terminal.note("interrupted: ending what was started (a second signal does not wait for it)");
+                signal = Some(exit);
+                cancel.cancel();
+            }
+            () = unread.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+        }
+    }
+}
+
+fn session_id() -> Result<SessionId, Failure> {
+    SessionId::random()
+        .map_err(|error| Failure::internal(format!("this machine gives no random numbers: {error}")))
+}

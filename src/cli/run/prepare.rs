@@ -1,0 +1,138 @@
+//! Everything that a run needs before the model is called. What cannot be used is told here, before anything has
+//! happened.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conjure::{
+    Config, ContextOptions, Environment, ExecutorKind, Message, Model, Recorder, ScriptedModel,
+    SessionContext, Settings, Skill, Snapshot, Workbench, create_context,
+};
+
+use crate::cli::args::RunArgs;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::run::input;
+use crate::cli::skills::found;
+use crate::cli::terminal::{Style, Terminal};
+
+/// What a run needs.
+pub(super) struct Prepared {
+    pub(super) workbench: Workbench,
+    /// The workspace with the inputs, before any tool ran.
+    pub(super) before: Snapshot,
+    pub(super) message: Message,
+    pub(super) model: Arc<dyn Model>,
+    pub(super) recorder: Option<Arc<Recorder<ScriptedModel>>>,
+}
+
+/// The configuration with what the command line says laid over it.
+pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Failure> {
+    let executor = match &args.sandbox {
+        Some(kind) => Some(kind.parse::<ExecutorKind>().map_err(|reason| {
+            Failure::usage(format!("`--sandbox`: {reason}")).hint("`--sandbox local` isolates nothing")
+        })?),
+        None => None,
+    };
+    let config = config.with(Settings {
+        executor,
+        skill_paths: (!args.skills.is_empty()).then(|| args.skills.clone()),
+        tool_timeout: args.tool_timeout,
+        max_iterations: args.max_turns,
+        ..Settings::default()
+    })?;
+    if config.executor() == ExecutorKind::Unnamed {
+        return Err(Failure::usage("where tools run must be said").hint(
+            "`--sandbox local` runs them as you, without isolation: only for skills and prompts that you trust",
+        ));
+    }
+    Ok(config)
+}
+
+/// What is found on disk, and put there.
+struct Gathered {
+    script: ScriptedModel,
+    skills: Vec<Arc<Skill>>,
+    context: SessionContext,
+    files: Vec<PathBuf>,
+}
+
+/// Makes everything ready.
+pub(super) async fn prepare(
+    args: &Arc<RunArgs>,
+    config: &Config,
+    terminal: &Arc<Terminal>,
+) -> Result<Prepared, Failure> {
+    let prompt = input::prompt(&args.prompt)?;
+    // Reading and copying blocks, for as long as the files are large: a signal must not wait for that.
+    let (own_args, own_config, own_terminal) = (Arc::clone(args), config.clone(), Arc::clone(terminal));
+    let gathered = tokio::task::spawn_blocking(move || gather(&own_args, &own_config, &own_terminal)).await;
+    let Gathered { script, skills, context, files } =
+        gathered.map_err(|error| Failure::internal(format!("the preparation failed: {error}")))??;
+    let before = context.workspace().snapshot();
+    let given = input::standard_input(terminal).await?;
+    announce(args, context.workspace().path().display(), skills.len(), terminal);
+    let workbench = Workbench::in_context(skills, config, context)
+        .await
+        .map_err(|error| Failure::from(error).hint("`conjure doctor` says what this machine offers"))?;
+    let message = Message::user(input::message(prompt, &files, given.as_deref()));
+    let (model, recorder): (Arc<dyn Model>, _) = match &args.record {
+        None => (Arc::new(script), None),
+        Some(path) => {
+            let recorder = Recorder::create(script, path)
+                .map_err(|error| Failure::usage(format!("`--record`: {error}")))?;
+            let recorder = Arc::new(recorder);
+            (Arc::clone(&recorder) as Arc<dyn Model>, Some(recorder))
+        }
+    };
+    Ok(Prepared { workbench, before, message, model, recorder })
+}
+
+/// Reads the script and the skills, and makes the workspace with its inputs. From here on secrets are redacted.
+fn gather(args: &RunArgs, config: &Config, terminal: &Terminal) -> Result<Gathered, Failure> {
+    let environment = variables(args)?;
+    let script = ScriptedModel::from_file(&args.script).map_err(|error| {
+        Failure::usage(error.to_string())
+            .hint("`--script` names a file with the model's words, in YAML or JSON")
+    })?;
+    let skills = found(config, terminal)?;
+    let options =
+        ContextOptions { workspace: args.workspace.clone(), environment, ..ContextOptions::default() };
+    let context = create_context(&skills, config, options)
+        .map_err(|error| Failure::from(error).in_option("--workspace"))?;
+    terminal.redact(context.redactor());
+    let files = args
+        .file
+        .iter()
+        .map(|path| context.workspace().add_file(path))
+        .collect::<Result<Vec<PathBuf>, _>>()
+        .map_err(|error| Failure::from(error).in_option("--file"))?;
+    Ok(Gathered { script, skills, context, files })
+}
+
+/// Says plainly what is real and what is not.
+fn announce(args: &RunArgs, workspace: std::path::Display<'_>, skills: usize, terminal: &Terminal) {
+    let script = args.script.display();
+    terminal
+        .styled(Style::Dim, &format!("the model's words come from the script {script}; the tools are real"));
+    terminal.styled(Style::Dim, "the sandbox `local` isolates nothing: commands can do what you can do");
+    let plural = if skills == 1 { "" } else { "s" };
+    terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {workspace}"));
+}
+
+/// The variables that tools see.
+fn variables(args: &RunArgs) -> Result<BTreeMap<String, String>, Failure> {
+    let mut variables = BTreeMap::new();
+    for variable in &args.env {
+        let value = match &variable.value {
+            Some(value) => value.clone(),
+            None => Environment::passed_on(&variable.name).ok_or_else(|| {
+                Failure::new(Exit::Usage, format!("`--env {}`: this variable is not set", variable.name))
+                    .hint("`--env NAME=VALUE` gives its value")
+            })?,
+        };
+        variables.insert(variable.name.clone(), value);
+    }
+    Ok(variables)
+}

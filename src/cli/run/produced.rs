@@ -1,0 +1,70 @@
+//! The files that a run produced, told at its end.
+
+use conjure::{ProducedFiles, Workspace};
+
+use crate::cli::terminal::{Style, Terminal, printable};
+
+/// More than anybody reads.
+const MOST_LISTED: usize = 50;
+
+/// Lists the files on standard error. A temporary workspace in which something was produced is kept, and its path
+/// is the last thing that is said.
+pub(super) fn report(produced: &ProducedFiles, workspace: &mut Workspace, terminal: &Terminal) {
+    if produced.files.is_empty() && produced.complete {
+        return;
+    }
+    terminal.styled(Style::Plain, "produced files:");
+    for file in produced.files.iter().take(MOST_LISTED) {
+        let path = printable(&workspace.path().join(&file.path).to_string_lossy());
+        let changed = if file.existed { " (changed)" } else { "" };
+        terminal.note(&format!("  {:>9}  {path}{changed}", size(file.size)));
+    }
+    if produced.files.len() > MOST_LISTED {
+        terminal.note(&format!("  … and {} more", produced.files.len() - MOST_LISTED));
+    }
+    if !produced.complete {
+        terminal.warning("the workspace holds too much to be looked at whole: there may be more");
+    }
+    if workspace.is_temporary() {
+        workspace.keep();
+        terminal.note(&format!(
+            "they are in a temporary folder, which is kept: {} (`--workspace DIR` chooses another)",
+            workspace.path().display()
+        ));
+    }
+}
+
+/// A size for people.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut rest = bytes;
+    let mut unit = 0;
+    while rest >= 1024 * 1024 && unit + 1 < UNITS.len() {
+        rest /= 1024;
+        unit += 1;
+    }
+    format!("{}.{} {}", rest / 1024, rest % 1024 * 10 / 1024, UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (5 << 40, "5.0 TiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

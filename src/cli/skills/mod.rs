@@ -1,0 +1,82 @@
+//! `conjure skills …`: list, check and show skills. Reads only; runs nothing of a skill.
+
+mod inspect;
+mod list;
+mod validate;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure::{
+    Config, Diagnostic, Discovery, Mode, RuleId, Settings, Skill, SkillError, available_skills_block,
+};
+
+use crate::cli::args::SkillsCommand;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::terminal::{Terminal, printable};
+
+/// Does what the subcommand says.
+pub(crate) fn skills(command: &SkillsCommand, config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        SkillsCommand::List { skills, format } => {
+            let skill_paths = (!skills.is_empty()).then(|| skills.clone());
+            list::list(&config.with(Settings { skill_paths, ..Settings::default() })?, *format, terminal)
+        }
+        SkillsCommand::Validate(args) => validate::validate(args, terminal),
+        SkillsCommand::Properties { path } => {
+            terminal.output(&read(path, Mode::Strict)?.properties().to_json());
+            Ok(Exit::Done)
+        }
+        SkillsCommand::Prompt { paths } => {
+            let skills = paths.iter().map(|path| read(path, Mode::Strict)).collect::<Result<Vec<_>, _>>()?;
+            terminal.output(&available_skills_block(&skills));
+            Ok(Exit::Done)
+        }
+        SkillsCommand::Inspect { path, format } => {
+            inspect::inspect(&read(path, Mode::Lenient)?, *format, terminal)
+        }
+    }
+}
+
+/// The skills of the configuration. What is not loaded is told as a warning; a folder that was named and is not
+/// there is an error.
+pub(crate) fn found(config: &Config, terminal: &Terminal) -> Result<Vec<Arc<Skill>>, Failure> {
+    let Discovery { skills, diagnostics } = discover(config);
+    for diagnostic in diagnostics {
+        if is_missing_scope(&diagnostic) {
+            return Err(Failure::usage(diagnostic.message().to_owned())
+                .hint("`--skills`, `skill_paths` and CONJURE_SKILL_PATHS name folders that must exist"));
+        }
+        terminal.warning(&told(&diagnostic));
+    }
+    Ok(skills.into_iter().map(Arc::new).collect())
+}
+
+/// A finding in a line for people. What it weighs is said by the word before it.
+pub(crate) fn told(finding: &Diagnostic) -> String {
+    let place = finding.position().map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+    let path = finding.path().to_string_lossy();
+    printable(&format!("{path}{place}: {} [{}]", finding.message(), finding.rule()))
+}
+
+/// What the configuration's scopes hold, for a program that runs in the current folder.
+pub(crate) fn discover(config: &Config) -> Discovery {
+    let project: Option<PathBuf> = std::env::current_dir().ok();
+    conjure::load_configured(config, project.as_deref())
+}
+
+fn is_missing_scope(diagnostic: &Diagnostic) -> bool {
+    diagnostic.is_error() && matches!(diagnostic.rule(), RuleId::PathMissing | RuleId::NotADirectory)
+}
+
+/// The skill at `path`. Exit code 1 when it is not one, 2 when nothing is there.
+fn read(path: &Path, mode: Mode) -> Result<Skill, Failure> {
+    Skill::load(path, mode).map_err(|error| match error {
+        SkillError::InvalidFrontmatter { diagnostics, .. } => {
+            let lines: Vec<String> = diagnostics.iter().map(told).collect();
+            Failure::new(Exit::Failed, format!("not a valid skill:\n  {}", lines.join("\n  ")))
+        }
+        error => conjure::Error::from(error).into(),
+    })
+}

@@ -1,0 +1,64 @@
+//! `conjure skills validate`: whether skills keep the format's rules. In strict mode the messages are the format's
+//! reference validator's.
+
+use std::path::Path;
+
+use conjure::{Diagnostic, Mode, RuleId};
+use serde_json::{Value, json};
+
+use crate::cli::args::{Format, ValidateArgs};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::terminal::{Terminal, printable};
+
+/// Checks each path. Exit code 0: all are valid; 1: at least one is not; 2: a path does not exist.
+pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mode = if args.lenient { Mode::Lenient } else { Mode::Strict };
+    let mut exit = Exit::Done;
+    let mut report = Vec::new();
+    for path in &args.paths {
+        let findings = conjure::validate(path, mode);
+        let outcome = match findings.iter().find(|finding| finding.is_error()) {
+            None => Exit::Done,
+            Some(finding) if finding.rule() == RuleId::PathMissing => Exit::Usage,
+            Some(_) => Exit::Failed,
+        };
+        // What cannot even be looked at weighs more than what is wrong.
+        if outcome.code() > exit.code() {
+            exit = outcome;
+        }
+        match args.format {
+            Format::Text => tell(path, &findings, mode, terminal),
+            Format::Json => report.push(json!({
+                "path": path.to_string_lossy(),
+                "valid": outcome == Exit::Done,
+                "findings": findings,
+            })),
+        }
+    }
+    if args.format == Format::Json {
+        terminal.output(&format!("{:#}", Value::from(report)));
+    }
+    Ok(exit)
+}
+
+/// As the reference validator says it: good news on standard output, bad news on standard error.
+fn tell(path: &Path, findings: &[Diagnostic], mode: Mode, terminal: &Terminal) {
+    let path = printable(&path.to_string_lossy());
+    let (errors, others): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+        findings.iter().partition(|finding| finding.is_error());
+    for finding in others {
+        terminal.warning(&format!("{path}: {}", printable(finding.message())));
+    }
+    if errors.is_empty() {
+        terminal.output(&format!("Valid skill: {path}"));
+        return;
+    }
+    terminal.note(&format!("Validation failed for {path}:"));
+    for finding in errors {
+        // The reference tells no places, and its words are what strict mode promises; `--format json` has both.
+        let place = finding.position().filter(|_| mode == Mode::Lenient);
+        let place = place.map(|at| format!(" (line {}, column {})", at.line, at.column)).unwrap_or_default();
+        terminal.note(&format!("  - {}{place}", printable(finding.message())));
+    }
+}
