@@ -1,8 +1,17 @@
 //! Whole-system tests, in one binary.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
+mod support;
+
+mod bad_input;
 mod conformance;
+mod doctor;
 mod house;
+mod library;
+mod run_command;
+mod signals;
+mod skills_command;

@@ -1,0 +1,212 @@
+//! Input that cannot be used, models that fail and limits that are reached: a clear message and the right exit code.
+
+use std::path::Path;
+
+use crate::support::{Conjure, Finished, fixture, script};
+
+/// A run with these turns.
+fn play(turns: &str, args: &[&str]) -> Finished {
+    let script = script(turns);
+    Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).args(args).arg("Go").finish()
+}
+
+/// A run whose script is this path.
+fn with_script(path: &Path) -> Finished {
+    Conjure::new(["run", "--sandbox", "local", "--script"]).arg(path).arg("Go").finish()
+}
+
+/// A turn that runs a command.
+fn bash(command: &str) -> String {
+    let command = serde_json::Value::from(command);
+    format!("- content: [{{tool_use: {{name: bash_tool, input: {{command: {command}, description: x}}}}}}]\n")
+}
+
+#[test]
+fn an_unknown_option_is_a_usage_error() {
+    Conjure::new(["run", "--scrpt", "x", "Go"]).finish().code(2).says("--script");
+    Conjure::new(["frobnicate"]).finish().code(2);
+    Conjure::new(["run"]).finish().code(2).says("--script");
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let help = Conjure::new(["--help"]).finish().code(0);
+    assert!(help.stdout.contains("Examples:") && help.stdout.contains("Exit codes:"), "{}", help.stdout);
+    let version = Conjure::new(["--version"]).finish().code(0);
+    assert_eq!(version.stdout, format!("conjure {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_script_that_cannot_be_read_is_a_usage_error() {
+    with_script(Path::new("no/such/script.yaml")).code(2).says("no/such/script.yaml").says("hint: ");
+    with_script(Path::new("fixtures")).code(2).says("error: ");
+    with_script(Path::new("/dev/zero")).code(2).says("error: ");
+    with_script(script("- contents: x\n").path()).code(2).says("contents");
+}
+
+#[test]
+fn a_missing_folder_of_skills_is_a_usage_error() {
+    play("- content: x\n", &["--skills", "no/such/folder"]).code(2).says("no/such/folder");
+}
+
+#[test]
+fn a_broken_skill_is_a_warning_and_the_others_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in
+        [("good", "---\nname: good\ndescription: d\n---\n"), ("bad", "---\nname: bad\n---\n")]
+    {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::write(folder.path().join(name).join("SKILL.md"), content).unwrap();
+    }
+    let turns = "- expect: {system: {contains: good}}\n  content: Good.\n";
+    let folder = folder.path().to_str().unwrap();
+    let done = play(turns, &["--skills", folder]).code(0).says("warning: ").says("description");
+    assert_eq!(done.stdout, "Good.\n");
+}
+
+#[test]
+fn a_sandbox_that_is_not_there_is_a_usage_error() {
+    let script = script("- content: x\n");
+    let run = || Conjure::new(["run", "--script"]).arg(script.path());
+    run().arg("Go").finish().code(2).says("hint: `--sandbox local`");
+    run().args(["--sandbox", "docker", "Go"]).finish().code(2).says("not in this version");
+    run().args(["--sandbox", "nowhere", "Go"]).finish().code(2).says("there is no sandbox `nowhere`");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.toml");
+    std::fs::write(&file, "max_iteration = 3").unwrap();
+    Conjure::new(["skills", "list", "--config"])
+        .arg(&file)
+        .finish()
+        .code(2)
+        .says("unknown key `max_iteration`")
+        .says("hint: did you mean `max_iterations`?");
+    Conjure::new(["skills", "list"]).env("CONJURE_NETWORK", "bridge").finish().code(2).says("use `full`");
+    Conjure::new(["skills", "list"]).env("CONJURE_CONFIG", "/nowhere").finish().code(2).says("/nowhere");
+    Conjure::new(["skills", "list"]).env("CONJURE_LOG", "=,=").finish().code(2).says("CONJURE_LOG");
+}
+
+#[test]
+fn a_prompt_of_ten_megabytes_is_refused_and_an_empty_one_too() {
+    let script = script("- content: x\n");
+    let run = || Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path());
+    run()
+        .arg("Go")
+        .input(vec![b'a'; 10 * 1024 * 1024])
+        .finish()
+        .code(2)
+        .says("larger than 4 MiB")
+        .says("--file");
+    run().arg("Go").input([0xff, 0xfe]).finish().code(2).says("not UTF-8");
+    run().arg(" ").finish().code(2).says("the prompt is empty");
+}
+
+#[test]
+fn inputs_are_regular_files_with_names_of_their_own() {
+    let turns = "- content: x\n";
+    play(turns, &["--file", "/dev/zero"]).code(2).says("not a regular file");
+    play(turns, &["--file", "fixtures"]).code(2).says("not a regular file");
+    play(turns, &["--file", "no/such/file"]).code(2).says("no/such/file");
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("app.log");
+    std::fs::write(&other, "another").unwrap();
+    play(turns, &["--file", "fixtures/data/app.log", "--file", other.to_str().unwrap()])
+        .code(2)
+        .says("another file of that name");
+    play(turns, &["--workspace", "no/such/folder"]).code(2).says("--workspace");
+}
+
+#[test]
+fn a_variable_must_have_a_name_and_a_value() {
+    play("- content: x\n", &["--env", "1X=y"]).code(2).says("NAME=VALUE");
+    play("- content: x\n", &["--env", "NOT_SET_ANYWHERE"]).code(2).says("not set");
+}
+
+#[test]
+fn a_tool_that_prints_a_gigabyte_is_cut_and_counted() {
+    let turns =
+        format!("{}- content: \"{{{{result:last}}}}\"\n", bash("head -c 1000000000 /dev/zero | tr '\\0' x"));
+    let done = play(&turns, &[]).code(0);
+    assert!(done.stdout.len() < 300_000, "{} bytes", done.stdout.len());
+    assert!(done.stdout.contains("1000000000"), "the count is missing at {}", &done.stdout[..1000]);
+}
+
+#[test]
+fn a_device_is_not_shown() {
+    let turns = "- content: [{tool_use: {name: view, input: {path: /dev/zero}}}]\n\
+                 - expect: {results: [{is_error: true}]}\n  content: \"{{result:last}}\"\n";
+    play(turns, &[]).code(0);
+}
+
+#[test]
+fn too_many_turns_are_a_limit() {
+    let turns = format!("{}{}{}", bash("echo 1"), bash("echo 2"), bash("echo 3"));
+    play(&turns, &["--max-turns", "2"]).code(3).says("max_iterations");
+    play(&turns, &["--max-turns", "0"]).code(2);
+}
+
+#[test]
+fn the_deadline_of_the_run_is_a_limit() {
+    play(&bash("sleep 1000"), &["--timeout", "1"]).code(3).says("deadline").says("--timeout");
+    play(&bash("true"), &["--timeout", "0"]).code(2);
+}
+
+#[test]
+fn a_tool_that_takes_too_long_is_told_to_the_model() {
+    let turns = format!(
+        "{}- expect: {{results: [{{is_error: true}}]}}\n  content: \"Too slow.\"\n",
+        bash("echo begun; sleep 1000")
+    );
+    let done = play(&turns, &["--tool-timeout", "0.5"]).code(0);
+    assert_eq!(done.stdout, "Too slow.\n");
+}
+
+#[test]
+fn a_cut_answer_is_a_limit_and_its_text_is_no_answer() {
+    let cut = play("- {content: Half an ans, stop_reason: max_tokens}\n", &[]).code(3).says("Half an ans");
+    assert_eq!(cut.stdout, "");
+    play("- {content: x, stop_reason: model_context_window_exceeded}\n", &[]).code(3).says("--file");
+}
+
+#[test]
+fn a_refusal_has_its_own_code() {
+    let refused = play("- {content: I will not., stop_reason: refusal}\n", &[]).code(4).says("I will not.");
+    assert_eq!(refused.stdout, "");
+}
+
+#[test]
+fn a_model_that_fails_is_an_error() {
+    play("- {error: {type: overloaded_error, message: the service is busy}}\n", &[])
+        .code(1)
+        .says("the service is busy");
+    play("- {content: A long text, cut_after: 1}\n", &[]).code(1).says("error: ");
+    // The script is at its end while the conversation is not.
+    play(&bash("true"), &[]).code(1).says("error: ");
+    play("- {expect: {user: {contains: something else}}, content: x}\n", &[]).code(1).says("something else");
+}
+
+#[test]
+fn a_failing_model_is_an_event_too() {
+    let failed = play("- {error: {type: api_error, message: broken}}\n", &["--json"]).code(1);
+    let events = failed.json_lines();
+    assert!(events.iter().any(|event| event["type"] == "session.error"), "{events:?}");
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_a_usage_error() {
+    play("- content: x\n", &["--record", "no/such/folder/record.yaml"]).code(2).says("--record");
+    play("- content: x\n", &["--record", "/dev/null"]).code(2).says("--record");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let script = script("- content: x\n");
+    let gone = |run: Conjure| run.without_reader().finish().does_not_say("panicked");
+    gone(Conjure::new(["skills", "list", "--skills"]).arg(fixture("skills"))).code(0);
+    gone(Conjure::new(["--help"])).code(0);
+    let run = Conjure::new(["run", "--sandbox", "local", "--json", "--script"]).arg(script.path()).arg("Go");
+    gone(run).code(1);
+}

@@ -1,0 +1,46 @@
+//! `conjure doctor` on this machine: what it says differs, that it says it does not.
+
+use crate::support::Conjure;
+
+#[test]
+fn the_doctor_finds_what_the_tests_need() {
+    let report = Conjure::new(["doctor", "--format", "json"]).finish().code(0);
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(report["ok"], true);
+    let checks = report["checks"].as_array().unwrap();
+    let check = |name: &str| checks.iter().find(|check| check["name"] == name).unwrap();
+    assert_eq!(check("sandbox local")["state"], "ok");
+    assert_eq!(check("bash")["state"], "ok");
+    assert_eq!(check("model key")["state"], "missing");
+    for name in
+        ["user namespaces", "Landlock", "seccomp", "cgroups", "container engine", "node", "configuration"]
+    {
+        assert!(check(name)["found"].is_string(), "{name}");
+    }
+    for check in checks.iter().filter(|check| check["state"] != "ok") {
+        assert!(check["remedy"].is_string(), "{check} has no remedy");
+    }
+}
+
+#[test]
+fn a_key_is_seen_and_never_shown() {
+    let report = Conjure::new(["doctor"]).env("ANTHROPIC_API_KEY", "sk-very-secret").finish().code(0);
+    assert!(report.stdout.contains("ANTHROPIC_API_KEY is set"), "{}", report.stdout);
+    assert!(!report.stdout.contains("very-secret") && !report.stderr.contains("very-secret"));
+}
+
+#[test]
+fn a_broken_configuration_is_a_finding_with_a_remedy() {
+    let doctor = Conjure::new(["doctor"]);
+    std::fs::create_dir(doctor.home().join(".conjure")).unwrap();
+    std::fs::write(doctor.home().join(".conjure/config.toml"), "max_iteration = 3").unwrap();
+    let report = doctor.finish().code(1);
+    assert!(report.stdout.contains("FAIL configuration"), "{}", report.stdout);
+    assert!(report.stdout.contains("did you mean `max_iterations`?"), "{}", report.stdout);
+}
+
+#[test]
+fn without_bash_the_doctor_says_how_to_get_it() {
+    let report = Conjure::new(["doctor"]).env("PATH", "/nowhere").finish().code(1);
+    assert!(report.stdout.contains("install bash"), "{}", report.stdout);
+}

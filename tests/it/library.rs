@@ -1,0 +1,289 @@
+//! The facade as a host uses it: with a client of its own, an executor of its own, and the configured sandbox.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use conjure::{
+    Block, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, ContextOptions,
+    Environment, Error, ErrorKind, Executor, ExecutorKind, Layout, LineRange, Message, Processed, Request,
+    Response, SandboxError, SandboxErrorKind, Settings, Skill, ToolCall, Toolbox, View, Workbench, Written,
+    conversation_complete, create_context, execute, execute_tool_calls, extract_tool_uses, final_text,
+    find_skill, format_tool_results_message, load, load_body, loop_options, model_fn, parse_response,
+    process_response, read_resource, run_loop,
+};
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use crate::support::fixture;
+
+fn skills() -> Vec<Arc<Skill>> {
+    load(fixture("skills")).unwrap().skills.into_iter().map(Arc::new).collect()
+}
+
+fn local() -> Config {
+    let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
+    Config::layered(settings, &Environment::of_process(), None).unwrap()
+}
+
+async fn workbench() -> Workbench {
+    Workbench::open(skills(), &local(), ContextOptions::default()).await.unwrap()
+}
+
+fn bash(id: &str, command: &str) -> ToolCall {
+    ToolCall::new(id, "bash_tool", &json!({"command": command, "description": "test"}))
+}
+
+fn answer(stop_reason: &str, content: &serde_json::Value) -> Response {
+    parse_response(&json!({"stop_reason": stop_reason, "content": content}).to_string()).unwrap()
+}
+
+fn calls(commands: &[&str]) -> serde_json::Value {
+    let block = |(place, command): (usize, &&str)| {
+        let input = json!({"command": command, "description": "test"});
+        json!({"type": "tool_use", "id": format!("toolu_{place}"), "name": "bash_tool", "input": input})
+    };
+    commands.iter().enumerate().map(block).collect()
+}
+
+#[test]
+fn skills_are_loaded_and_read() {
+    let skills = skills();
+    let skill = find_skill(&skills, "sales-report").unwrap();
+    assert!(load_body(skill).unwrap().contains("# Sales report"));
+    assert!(read_resource(skill, "scripts/growth.py").unwrap().starts_with(b"#!/usr/bin/env python3"));
+    let kind = |error: Error| error.kind();
+    assert_eq!(kind(read_resource(skill, "scripts/no.py").unwrap_err()), ErrorKind::FileNotFound);
+    assert_eq!(
+        kind(read_resource(skill, "../test-skill/SKILL.md").unwrap_err()),
+        ErrorKind::PermissionDenied
+    );
+    let unknown = find_skill(&skills, "nothing").unwrap_err();
+    assert_eq!(unknown.to_string(), "skill `nothing` not found");
+    assert!(unknown.hint().unwrap().contains("sales-report"));
+    assert_eq!(kind(load("no/such/folder").unwrap_err()), ErrorKind::FileNotFound);
+}
+
+#[test]
+fn a_context_is_private_and_allows_what_it_was_given() {
+    let allowed = tempfile::tempdir().unwrap();
+    let options =
+        ContextOptions { allowed_paths: vec![allowed.path().to_owned()], ..ContextOptions::default() };
+    let context = create_context(&skills(), &local(), options).unwrap();
+    assert_eq!(context.execution().read_only.len(), 4);
+    assert_eq!(context.execution().allowed_paths, [allowed.path().canonicalize().unwrap()]);
+    let path = context.workspace().path().to_owned();
+    assert!(path.is_dir());
+    drop(context);
+    assert!(!path.exists());
+    let missing = ContextOptions { allowed_paths: vec!["/no/such".into()], ..ContextOptions::default() };
+    let none: [Skill; 0] = [];
+    assert_eq!(create_context(&none, &local(), missing).unwrap_err().kind(), ErrorKind::FileNotFound);
+}
+
+#[test]
+fn secrets_do_not_show_in_debug_texts() {
+    let environment = BTreeMap::from([("API_KEY".to_owned(), "hunter2".to_owned())]);
+    let options = ContextOptions { environment, ..ContextOptions::default() };
+    let shown = format!("{options:?}");
+    assert!(shown.contains("API_KEY") && !shown.contains("hunter2"), "{shown}");
+    let none: [Skill; 0] = [];
+    let context = create_context(&none, &local(), options).unwrap();
+    assert!(!format!("{context:?}").contains("hunter2"));
+    assert_eq!(context.redactor().redact("it is hunter2"), "it is [REDACTED:API_KEY]");
+}
+
+#[tokio::test]
+async fn one_call_runs_and_a_failure_is_a_result() {
+    let workbench = workbench().await;
+    let good = execute(&bash("a", "echo $((6*7))"), &workbench).await;
+    assert!(!good.is_error && good.text().contains("42"), "{good:?}");
+    let failed = execute(&bash("b", "echo gone; exit 3"), &workbench).await;
+    assert!(failed.is_error && failed.text().contains("gone") && failed.text().contains('3'), "{failed:?}");
+    let unknown = execute(&ToolCall::new("c", "nothing", &json!({})), &workbench).await;
+    assert!(unknown.is_error && unknown.tool_use_id.as_str() == "c", "{unknown:?}");
+    workbench.close().await;
+}
+
+#[tokio::test]
+async fn calls_of_one_answer_run_together_and_come_back_in_order() {
+    let workbench = workbench().await;
+    // Each waits for the other: run one after the other they would never end.
+    let calls = [
+        bash("a", "mkfifo one two 2>/dev/null; until [ -p two ]; do :; done; echo from-a > one; cat two"),
+        bash("b", "until [ -p two ]; do :; done; cat one; echo from-b > two"),
+    ];
+    let results = execute_tool_calls(&calls, &workbench).await;
+    assert_eq!(results.iter().map(|result| result.tool_use_id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(results[0].text().contains("from-b") && results[1].text().contains("from-a"), "{results:?}");
+    let message = format_tool_results_message(&results);
+    assert_eq!(message.content.len(), 2);
+    workbench.close().await;
+}
+
+#[tokio::test]
+async fn an_answer_leads_to_results_to_an_end_or_to_neither() {
+    let workbench = workbench().await;
+    let wants = answer("tool_use", &calls(&["echo hello"]));
+    assert!(!conversation_complete(&wants));
+    assert_eq!(extract_tool_uses(&wants).len(), 1);
+    let Processed::Continue(results) = process_response(&wants, &workbench).await else {
+        panic!("tools run")
+    };
+    assert!(results[0].text().contains("hello"));
+    let text = json!([{"type": "text", "text": "Done."}]);
+    assert_eq!(
+        process_response(&answer("end_turn", &text), &workbench).await,
+        Processed::Done("Done.".to_owned())
+    );
+    assert_eq!(process_response(&answer("pause_turn", &text), &workbench).await, Processed::Resume);
+    // The tool of a cut answer never runs.
+    let cut = answer("max_tokens", &calls(&["touch ran"]));
+    assert_eq!(process_response(&cut, &workbench).await, Processed::Stopped(String::new()));
+    assert!(!workbench.context().unwrap().workspace().path().join("ran").exists());
+    workbench.close().await;
+}
+
+#[tokio::test]
+async fn a_loop_that_does_not_end_is_the_error_of_the_specification() {
+    let workbench = workbench().await;
+    let model = model_fn(|request: Request| async move {
+        Ok(answer("tool_use", &calls(&[&format!("echo {}", request.call)])))
+    });
+    let config = local().with(Settings { max_iterations: Some(4), ..Settings::default() }).unwrap();
+    let message = Message::user(vec![Block::text("Go")]);
+    let outcome = run_loop(vec![message], &workbench, "", &model, loop_options(&config)).await.unwrap();
+    let error = final_text(&outcome).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::MaxIterationsReached);
+    assert_eq!(error.to_string(), "the model was called 4 times and is not done");
+    workbench.close().await;
+}
+
+#[tokio::test]
+async fn a_failing_client_is_an_api_error_and_says_whether_to_try_again() {
+    let workbench = workbench().await;
+    let busy = conjure::ModelErrorKind::Api(conjure::ApiErrorKind::Overloaded);
+    let model = model_fn(move |_| {
+        let error = conjure::ModelError::new(busy.clone(), "busy");
+        async move { Err(error) }
+    });
+    let message = || vec![Message::user(vec![Block::text("Go")])];
+    let outcome = run_loop(message(), &workbench, "", &model, loop_options(&local())).await.unwrap();
+    let error = final_text(&outcome).unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::ApiError, true));
+    let invalid = run_loop(Vec::new(), &workbench, "", &model, loop_options(&local())).await.unwrap_err();
+    assert_eq!((invalid.kind(), invalid.is_retryable()), (ErrorKind::ApiError, false));
+    workbench.close().await;
+}
+
+#[tokio::test]
+async fn without_a_named_sandbox_none_is_opened() {
+    let refused = Workbench::open(Vec::<Skill>::new(), &Config::default(), ContextOptions::default())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ContainerError);
+}
+
+/// An executor of the host's own (specification 17.4): it runs nothing and remembers what it was asked.
+#[derive(Debug)]
+struct Remembering {
+    layout: Layout,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Remembering {
+    fn remember(&self, what: String) {
+        self.asked.lock().unwrap().push(what);
+    }
+}
+
+impl Executor for Remembering {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn run<'a>(
+        &'a self,
+        command: Command,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
+        self.remember(command.argv.join(" "));
+        let head = b"from elsewhere\n".to_vec();
+        let stdout = CommandOutput { total: head.len() as u64, head, ..CommandOutput::default() };
+        Box::pin(async move {
+            let stderr = CommandOutput::default();
+            let end = CommandEnd::Exited(0);
+            Ok(CommandOutcome { end, stdout, stderr, duration: std::time::Duration::ZERO })
+        })
+    }
+
+    fn view<'a>(
+        &'a self,
+        path: &'a str,
+        _: Option<LineRange>,
+        _: u64,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<View, SandboxError>> {
+        self.remember(format!("view {path}"));
+        Box::pin(async { Err(SandboxError::new(SandboxErrorKind::NotFound, "no such file")) })
+    }
+
+    fn create_file<'a>(
+        &'a self,
+        path: &'a str,
+        content: &'a [u8],
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        self.remember(format!("create {path}"));
+        Box::pin(async move { Ok(Written { size: content.len() as u64, existed: false }) })
+    }
+
+    fn str_replace<'a>(
+        &'a self,
+        path: &'a str,
+        _: &'a str,
+        _: &'a str,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        self.remember(format!("replace {path}"));
+        Box::pin(async { Err(SandboxError::new(SandboxErrorKind::NoMatch, "not there")) })
+    }
+
+    fn init(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        self.remember("init".to_owned());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn cleanup(&self) -> BoxFuture<'_, ()> {
+        self.remember("cleanup".to_owned());
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test]
+async fn an_executor_of_the_hosts_own_runs_the_tools() {
+    let skills = skills();
+    let root = skills[0].root_dir().to_owned();
+    let layout = Layout {
+        workspace: "/elsewhere".into(),
+        read_only: vec![(root.clone(), "/mnt/skills/first".into())],
+    };
+    let executor = Arc::new(Remembering { layout, asked: Mutex::default() });
+    let shared: Arc<dyn Executor> = executor.clone();
+    let workbench =
+        Workbench::with_executor(skills.into_iter().take(1), &Config::default(), shared, Toolbox::builder())
+            .await
+            .unwrap();
+    let result = execute(&bash("a", "hostname"), &workbench).await;
+    assert!(result.text().contains("from elsewhere"), "{result:?}");
+    let view = execute(&ToolCall::new("b", "view", &json!({"path": "/x"})), &workbench).await;
+    assert!(view.is_error, "{view:?}");
+    // The model is told where the sandbox has the skill, not where the host has it.
+    let options = workbench.prompt_options();
+    assert_eq!(
+        options.locations.of(&root.join("SKILL.md")).as_deref(),
+        Some(Path::new("/mnt/skills/first/SKILL.md"))
+    );
+    assert!(workbench.close().await.is_none());
+    assert_eq!(*executor.asked.lock().unwrap(), ["init", "bash -c hostname", "view /x", "cleanup"]);
+}

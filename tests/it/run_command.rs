@@ -1,0 +1,287 @@
+//! `conjure run`: the main job, its output, and what it leaves behind.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::{Conjure, fixture, script};
+
+/// The main job on this data.
+fn sales(data: &Path) -> Conjure {
+    Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local"])
+        .arg("--script")
+        .arg(fixture("scripts/sales-report.yaml"))
+        .arg("--file")
+        .arg(data)
+}
+
+/// The growth of each region between the last two years, in percent, the fastest first: computed here, so that the
+/// skill's script is not believed.
+fn growth(csv: &str) -> Vec<(String, f64)> {
+    let mut sums: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    for line in csv.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let (year, region, revenue) = (&cells[0][..4], cells[1], cells[4].parse::<f64>().unwrap());
+        *sums.entry(region.to_owned()).or_default().entry(year.to_owned()).or_default() += revenue;
+    }
+    let mut growth: Vec<(String, f64)> = sums
+        .into_iter()
+        .map(|(region, years)| {
+            let sums: Vec<f64> = years.into_values().collect();
+            let [.., before, after] = sums[..] else { panic!("two years are needed") };
+            (region, (after - before) / before * 100.0)
+        })
+        .collect();
+    growth.sort_by(|a, b| b.1.total_cmp(&a.1));
+    growth
+}
+
+#[test]
+fn the_answer_has_the_real_figures_and_is_all_of_standard_output() {
+    let data = fixture("data/sales.csv");
+    let (region, percent) = growth(&std::fs::read_to_string(&data).unwrap()).swap_remove(0);
+    let done = sales(&data).arg("Which region grew fastest?").finish().code(0);
+    assert!(
+        done.stdout.starts_with(&format!("{region} grew fastest: {percent:+.1} %")),
+        "{region} {percent}: {}",
+        done.stdout
+    );
+    assert_eq!(done.stdout.lines().count(), 1);
+    done.says("the model's words come from the script")
+        .says("the tools are real")
+        .says("isolates nothing")
+        .says("bash_tool")
+        .does_not_say("\x1b[")
+        .does_not_say("grew fastest: ");
+}
+
+#[test]
+fn other_data_has_another_answer() {
+    let original = std::fs::read_to_string(fixture("data/sales.csv")).unwrap();
+    let slowest = growth(&original).pop().unwrap().0;
+    let boosted: String = original
+        .lines()
+        .map(|line| match line.rsplit_once(',') {
+            Some((rest, revenue)) if line.starts_with("2024") && rest.contains(&slowest) => {
+                format!("{rest},{}\n", revenue.parse::<f64>().unwrap() * 10.0)
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("sales.csv");
+    std::fs::write(&data, &boosted).unwrap();
+    let (region, percent) = growth(&boosted).swap_remove(0);
+    assert_eq!(region, slowest);
+    let done = sales(&data).arg("Which region grew fastest?").finish().code(0);
+    assert!(done.stdout.starts_with(&format!("{region} grew fastest: {percent:+.1} %")), "{}", done.stdout);
+}
+
+#[test]
+fn every_script_of_the_fixtures_plays() {
+    for (name, file) in [
+        ("log-analyzer", Some("data/app.log")),
+        ("minimal-skill", None),
+        ("sales-report", Some("data/sales.csv")),
+        ("test-skill", None),
+    ] {
+        let mut run = Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local", "--script"])
+            .arg(fixture(&format!("scripts/{name}.yaml")));
+        if let Some(file) = file {
+            run = run.arg("--file").arg(fixture(file));
+        }
+        let done = run.arg("Do what the skill is for.").finish().code(0);
+        assert!(!done.stdout.trim().is_empty(), "{name}: {}", done.stderr);
+    }
+    let scripts = std::fs::read_dir(fixture("scripts")).unwrap();
+    let played = scripts.filter(|entry| {
+        entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "yaml")
+    });
+    assert_eq!(played.count(), 4, "a new script must be played here");
+}
+
+#[test]
+fn what_was_produced_is_listed_and_kept_and_the_input_is_not() {
+    let run = sales(&fixture("data/sales.csv")).arg("Which region grew fastest?");
+    let home = run.home().canonicalize().unwrap();
+    let running = run.start();
+    let done = running.wait_keeping_home();
+    let said = &done.0.stderr;
+    assert_eq!(done.0.code, Some(0), "{said}");
+    let listed: Vec<&str> = said.lines().skip_while(|line| *line != "produced files:").skip(1).collect();
+    assert_eq!(listed.len(), 2, "{said}");
+    let path = PathBuf::from(&listed[0][listed[0].find('/').unwrap()..]);
+    assert!(path.starts_with(&home) && path.ends_with("sales-report.md"), "{said}");
+    assert!(std::fs::read_to_string(&path).unwrap().contains("# Sales growth by region"));
+    assert!(listed[1].contains("is kept"), "{said}");
+}
+
+#[test]
+fn a_temporary_workspace_without_products_goes() {
+    let run = Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local", "--script"])
+        .arg(fixture("scripts/minimal-skill.yaml"))
+        .arg("Greet me.");
+    let (done, home) = run.start().wait_keeping_home();
+    done.code(0).does_not_say("produced files");
+    let left: Vec<_> =
+        std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_chosen_workspace_holds_inputs_and_products() {
+    let workspace = tempfile::tempdir().unwrap();
+    sales(&fixture("data/sales.csv"))
+        .arg("--workspace")
+        .arg(workspace.path())
+        .arg("Which region grew fastest?")
+        .finish()
+        .code(0)
+        .says("sales-report.md")
+        .does_not_say("is kept");
+    let mut names: Vec<_> =
+        std::fs::read_dir(workspace.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["sales-report.md", "sales.csv"]);
+}
+
+#[test]
+fn events_are_lines_of_json_with_places_in_order() {
+    let done =
+        sales(&fixture("data/sales.csv")).arg("--json").arg("Which region grew fastest?").finish().code(0);
+    let events = done.json_lines();
+    let session = events[0]["session_id"].as_str().unwrap();
+    assert!(session.starts_with("ses_"), "{session}");
+    let mut ids: Vec<&str> = Vec::new();
+    let mut last = 0;
+    for event in &events {
+        assert_eq!(event["schema"], 1);
+        assert_eq!(event["session_id"], session);
+        assert!(event["created_at"].as_str().unwrap().ends_with('Z'));
+        let seq = event["seq"].as_u64().unwrap();
+        assert!(seq >= last, "{seq} after {last}");
+        last = seq;
+        ids.push(event["id"].as_str().unwrap());
+    }
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    for expected in [
+        "user.message",
+        "session.status_running",
+        "agent.thinking",
+        "agent.tool_use",
+        "agent.tool_result",
+        "agent.message",
+    ] {
+        assert!(types.contains(&expected), "{expected} is missing in {types:?}");
+    }
+    assert_eq!(types.last(), Some(&"session.status_idle"));
+    assert_eq!(events.last().unwrap()["stop_reason"]["type"], "end_turn");
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "an id occurs twice");
+}
+
+#[test]
+fn a_recording_plays_again_with_the_same_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first.json"), folder.path().join("second.json"));
+    // The same workspace each time, because its path is in the requests.
+    let workspace = folder.path().join("workspace");
+    let run = |script: &Path, record: &Path| {
+        let _ = std::fs::remove_dir_all(&workspace);
+        std::fs::create_dir(&workspace).unwrap();
+        Conjure::new([
+            "run",
+            "--skills",
+            "fixtures/skills",
+            "--sandbox",
+            "local",
+            "--file",
+            "fixtures/data/sales.csv",
+        ])
+        .arg("--workspace")
+        .arg(&workspace)
+        .arg("--script")
+        .arg(script)
+        .arg("--record")
+        .arg(record)
+        .arg("Which region grew fastest?")
+        .finish()
+        .code(0)
+        .stdout
+    };
+    let answers = [run(&fixture("scripts/sales-report.yaml"), &first), run(&first, &second)];
+    assert_eq!(answers[0], answers[1]);
+    let sent = |path: &Path| -> Vec<String> {
+        let script: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let turns = script["turns"].as_array().unwrap();
+        turns.iter().map(|turn| turn["sent"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(sent(&first).len(), 4);
+    assert_eq!(sent(&first), sent(&second));
+}
+
+#[test]
+fn secrets_of_the_environment_reach_the_tools_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (record, secret) = (folder.path().join("record.json"), "hunter2-\"quoted\"");
+    let script = script(
+        r#"
+- content:
+    - tool_use:
+        name: bash_tool
+        input: {command: 'printf %s "$API_KEY" | wc -c; echo "$API_KEY"; echo "$PLAIN"', description: Look}
+- content: "{{result:last}}"
+"#,
+    );
+    for json in [false, true] {
+        let mut run =
+            Conjure::new(["run", "--sandbox", "local", "--env", "API_KEY", "--env", "PLAIN=visible"])
+                .env("API_KEY", secret)
+                .arg("--script")
+                .arg(script.path())
+                .arg("--record")
+                .arg(&record)
+                .env("CONJURE_LOG", "trace");
+        if json {
+            run = run.arg("--json");
+        }
+        let done = run.arg("Say it").finish().code(0);
+        let recorded = std::fs::read_to_string(&record).unwrap();
+        for text in [&done.stdout, &done.stderr, &recorded] {
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+        assert!(done.stdout.contains(&secret.len().to_string()), "{}", done.stdout);
+        assert!(done.stdout.contains("[REDACTED:API_KEY]"), "{}", done.stdout);
+        assert!(done.stdout.contains("visible"), "{}", done.stdout);
+    }
+}
+
+#[test]
+fn standard_input_is_extra_context_and_files_are_named() {
+    let script = script("- content: \"{{user}}\"\n");
+    let done = Conjure::new(["run", "--sandbox", "local", "--file", "fixtures/data/app.log", "--script"])
+        .arg(script.path())
+        .arg("Look at this")
+        .input("a piped text")
+        .finish()
+        .code(0);
+    for part in ["Look at this", "a piped text", "/app.log"] {
+        assert!(done.stdout.contains(part), "{part} is missing in {}", done.stdout);
+    }
+}
+
+#[test]
+fn the_environment_and_the_file_configure_a_run() {
+    let script = script("- content: Done.\n");
+    let run = || Conjure::new(["run", "--script"]).arg(script.path());
+    run().arg("Go").env("CONJURE_EXECUTOR", "local").finish().code(0);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("conjure.toml");
+    std::fs::write(&file, "executor = \"local\"\n").unwrap();
+    let done = run().arg("--config").arg(&file).arg("Go").finish().code(0);
+    assert_eq!(done.stdout, "Done.\n");
+    run().arg("Go").finish().code(2).says("hint: `--sandbox local`");
+}

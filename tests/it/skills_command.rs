@@ -1,0 +1,183 @@
+//! `conjure skills …` on the fixtures and on what is broken.
+
+use std::path::Path;
+
+use crate::support::{Conjure, Finished, fixture};
+
+fn skills<'a>(args: impl IntoIterator<Item = &'a str>) -> Finished {
+    let command = ["skills"].into_iter().chain(args);
+    Conjure::new(command).finish()
+}
+
+/// A folder with a good skill, one without a description, and one whose name is not its folder's.
+fn mixed() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in [
+        ("good", "---\nname: good\ndescription: Does good: really\n---\n# Good\n"),
+        ("broken", "---\nname: broken\n---\n"),
+        ("renamed", "---\nname: other\ndescription: Has another name\n---\n"),
+    ] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::write(folder.path().join(name).join("SKILL.md"), content).unwrap();
+    }
+    folder
+}
+
+/// The text without what differs from machine to machine.
+fn steady(text: &str, folder: &Path) -> String {
+    let root = crate::support::root().to_string_lossy();
+    let digest = text.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap_or("sha256:");
+    text.replace(digest, "[DIGEST]")
+        .replace(&*folder.canonicalize().unwrap().to_string_lossy(), "[FOLDER]")
+        .replace(&*folder.to_string_lossy(), "[FOLDER]")
+        .replace(&*root, "[ROOT]")
+}
+
+#[test]
+fn the_fixtures_are_listed() {
+    let listed = skills(["list", "--skills", "fixtures/skills"]).code(0);
+    insta::assert_snapshot!(listed.stdout);
+    assert_eq!(listed.stderr, "");
+}
+
+#[test]
+fn a_list_for_programs_names_every_skill() {
+    let listed = skills(["list", "--skills", "fixtures/skills", "--format", "json"]).code(0);
+    let list: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let names: Vec<&str> =
+        list.as_array().unwrap().iter().map(|skill| skill["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["log-analyzer", "minimal-skill", "sales-report", "test-skill"]);
+    for skill in list.as_array().unwrap() {
+        assert!(Path::new(skill["location"].as_str().unwrap()).is_file());
+    }
+}
+
+#[test]
+fn what_is_broken_is_told_and_hides_nothing_else() {
+    let folder = mixed();
+    let listed = Conjure::new(["skills", "list", "--skills"]).arg(folder.path()).finish().code(0);
+    insta::assert_snapshot!("mixed_stdout", listed.stdout);
+    insta::assert_snapshot!("mixed_stderr", steady(&listed.stderr, folder.path()));
+}
+
+#[test]
+fn the_first_folder_wins_and_the_collision_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("minimal-skill");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("SKILL.md"), "---\nname: minimal-skill\ndescription: Mine\n---\n").unwrap();
+    let listed = Conjure::new(["skills", "list", "--skills"])
+        .arg(folder.path())
+        .arg("--skills")
+        .arg(fixture("skills"))
+        .finish()
+        .code(0)
+        .says("a skill `minimal-skill` was already found");
+    assert!(listed.stdout.contains("minimal-skill  Mine"), "{}", listed.stdout);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_a_usage_error() {
+    let missing = skills(["list", "--skills", "no/such/folder"]).code(2).says("hint: ");
+    assert!(missing.stderr.contains("no/such/folder"), "{}", missing.stderr);
+}
+
+#[test]
+fn an_untrusted_project_is_not_loaded_and_a_trusted_one_is() {
+    let project = tempfile::tempdir().unwrap();
+    let skill = project.path().join(".claude/skills/local-one");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "---\nname: local-one\ndescription: Of the project\n---\n")
+        .unwrap();
+    let list = || Conjure::new(["skills", "list"]).folder(project.path());
+    let untrusted = list().finish().code(0).says("not trusted");
+    assert!(!untrusted.stdout.contains("local-one"), "{}", untrusted.stdout);
+    let trusted = list().env("CONJURE_TRUSTED_PROJECTS", project.path()).finish().code(0);
+    assert!(trusted.stdout.contains("local-one"), "{}", trusted.stdout);
+}
+
+#[test]
+fn a_valid_skill_is_said_to_be_so_and_the_code_is_0() {
+    let valid =
+        skills(["validate", "fixtures/skills/sales-report", "fixtures/skills/test-skill/SKILL.md"]).code(0);
+    assert_eq!(
+        valid.stdout,
+        "Valid skill: fixtures/skills/sales-report\nValid skill: fixtures/skills/test-skill/SKILL.md\n"
+    );
+    assert_eq!(valid.stderr, "");
+}
+
+#[test]
+fn what_is_wrong_is_told_in_the_words_of_the_reference_and_the_code_is_1() {
+    let folder = mixed();
+    let invalid = Conjure::new(["skills", "validate"])
+        .arg(folder.path().join("renamed"))
+        .arg(folder.path().join("broken"))
+        .finish()
+        .code(1);
+    assert_eq!(invalid.stdout, "");
+    insta::assert_snapshot!("validate_stderr", steady(&invalid.stderr, folder.path()));
+}
+
+#[test]
+fn lenient_validation_takes_what_can_be_loaded_and_warns() {
+    let folder = mixed();
+    let renamed = folder.path().join("renamed");
+    let lenient = Conjure::new(["skills", "validate", "--lenient"]).arg(&renamed).finish().code(0);
+    assert!(lenient.stderr.starts_with("warning: "), "{}", lenient.stderr);
+    Conjure::new(["skills", "validate", "--lenient", "--strict"]).arg(&renamed).finish().code(2);
+}
+
+#[test]
+fn validation_for_programs_has_rules_and_places() {
+    let folder = mixed();
+    let report = Conjure::new(["skills", "validate", "--format", "json"])
+        .arg(folder.path().join("renamed"))
+        .finish()
+        .code(1);
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(report[0]["valid"], false);
+    let finding = &report[0]["findings"][0];
+    assert_eq!(finding["rule"], "name-directory-mismatch");
+    assert_eq!(finding["severity"], "error");
+    assert_eq!(finding["line"], 2);
+}
+
+#[test]
+fn a_path_that_is_not_there_has_the_code_2() {
+    skills(["validate", "no/such/skill"]).code(2);
+    skills(["validate"]).code(2);
+    skills(["properties", "no/such/skill"]).code(2).says("no/such/skill");
+}
+
+#[test]
+fn properties_are_json_in_the_order_of_the_reference() {
+    insta::assert_snapshot!(skills(["properties", "fixtures/skills/sales-report"]).code(0).stdout);
+}
+
+#[test]
+fn the_prompt_is_the_block_of_the_reference() {
+    let prompt = skills(["prompt", "fixtures/skills/minimal-skill", "fixtures/skills/test-skill"]).code(0);
+    insta::assert_snapshot!(steady(&prompt.stdout, &fixture("skills")));
+}
+
+#[test]
+fn inspect_shows_everything_about_a_skill() {
+    let shown = skills(["inspect", "fixtures/skills/minimal-skill"]).code(0).stdout;
+    insta::assert_snapshot!(steady(&shown, &fixture("skills")));
+    let json = skills(["inspect", "fixtures/skills/sales-report", "--format", "json"]).code(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["resources"]["scripts"][0]["path"], "scripts/growth.py");
+    assert!(json["digest"].as_str().unwrap().starts_with("sha256:"));
+    assert!(json["body"]["bytes"].as_u64().unwrap() > 100);
+}
+
+#[test]
+fn a_description_cannot_move_the_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    let skill = folder.path().join("sly");
+    std::fs::create_dir(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "---\nname: sly\ndescription: \"a\\e[2Jb\"\n---\n").unwrap();
+    let listed = Conjure::new(["skills", "list", "--skills"]).arg(folder.path()).finish().code(0);
+    assert!(!listed.stdout.contains('\x1b') && listed.stdout.contains("sly"), "{:?}", listed.stdout);
+}

@@ -1,0 +1,278 @@
+//! Running the built command as a user would, in an environment of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Far more than any run here takes; a run that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The root of the project.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A file or folder of the fixtures.
+pub(crate) fn fixture(path: &str) -> PathBuf {
+    root().join("fixtures").join(path)
+}
+
+/// The command `conjure` with arguments, in the root folder, with an empty standard input and a home of its own.
+pub(crate) struct Conjure {
+    command: std::process::Command,
+    input: Input,
+    output: Output,
+    home: tempfile::TempDir,
+}
+
+/// What standard input holds.
+enum Input {
+    Bytes(Vec<u8>),
+    /// Nothing, and it does not end.
+    Open,
+}
+
+/// Who reads standard output.
+#[derive(PartialEq, Eq)]
+enum Output {
+    Read,
+    Closed,
+}
+
+/// A script of model turns, in a file that goes when it is dropped.
+pub(crate) fn script(turns: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    let turns: String = turns.lines().map(|line| format!("  {line}\n")).collect();
+    write!(file, "version: 1\nturns:\n{turns}").unwrap();
+    file
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A run under way. Dropping it kills it.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Reader,
+    stderr: Reader,
+    _open_input: Option<ChildStdin>,
+    home: Option<tempfile::TempDir>,
+}
+
+/// Reads a pipe to its end on a thread.
+#[derive(Default)]
+struct Reader {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn start(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&bytes);
+        let thread = std::thread::spawn(move || {
+            let mut piece = [0; 64 * 1024];
+            while let Ok(length @ 1..) = pipe.read(&mut piece) {
+                shared.lock().unwrap().extend_from_slice(&piece[..length]);
+            }
+        });
+        Self { bytes, thread: Some(thread) }
+    }
+
+    /// What was read so far.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    /// All that there is to read.
+    fn finish(&mut self) -> String {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        String::from_utf8(std::mem::take(&mut *self.bytes.lock().unwrap())).unwrap()
+    }
+}
+
+impl Conjure {
+    /// `conjure` with these arguments.
+    pub(crate) fn new<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the test starts the program that it is about")]
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_conjure"));
+        command.args(args).current_dir(root()).env_clear().env("HOME", home.path());
+        command.env("PATH", path_variable()).env("TMPDIR", home.path());
+        Self { command, input: Input::Bytes(Vec::new()), output: Output::Read, home }
+    }
+
+    /// The home folder, which is also where temporary folders are made.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn folder(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// What standard input holds.
+    pub(crate) fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.input = Input::Bytes(input.into());
+        self
+    }
+
+    /// Standard input stays open, and nothing comes.
+    pub(crate) fn with_open_input(mut self) -> Self {
+        self.input = Input::Open;
+        self
+    }
+
+    /// Nobody reads standard output.
+    pub(crate) fn without_reader(mut self) -> Self {
+        self.output = Output::Closed;
+        self
+    }
+
+    /// Starts it.
+    pub(crate) fn start(mut self) -> Running {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if self.output == Output::Closed {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            self.command.stdout(writer);
+        }
+        let mut child = self.command.spawn().unwrap();
+        let stdout = child.stdout.take().map(Reader::start).unwrap_or_default();
+        let stderr = Reader::start(child.stderr.take().unwrap());
+        let mut stdin = child.stdin.take().unwrap();
+        let open_input = match self.input {
+            Input::Open => Some(stdin),
+            Input::Bytes(bytes) => {
+                // On a thread: a program that does not read must not hold up the test, and one that has ended breaks
+                // the pipe.
+                std::thread::spawn(move || {
+                    let _ = stdin.write_all(&bytes);
+                });
+                None
+            }
+        };
+        Running { child, stdout, stderr, _open_input: open_input, home: Some(self.home) }
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn finish(self) -> Finished {
+        self.start().wait()
+    }
+}
+
+impl Running {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits until it has said this on standard error.
+    pub(crate) fn eventually_says(&self, part: &str) {
+        eventually("the command says something", || self.stderr.text().contains(part));
+    }
+
+    /// Waits for its end, which must come.
+    pub(crate) fn wait(self) -> Finished {
+        self.wait_keeping_home().0
+    }
+
+    /// Waits for its end, and gives its home folder, to look at what is left there.
+    pub(crate) fn wait_keeping_home(mut self) -> (Finished, tempfile::TempDir) {
+        let mut ended = None;
+        eventually("the command ends", || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        let finished = Finished {
+            code: ended.unwrap().code(),
+            stdout: self.stdout.finish(),
+            stderr: self.stderr.finish(),
+        };
+        (finished, self.home.take().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Finished {
+    /// Asserts the exit code, and shows what was said when it is another.
+    #[track_caller]
+    pub(crate) fn code(self, expected: i32) -> Self {
+        assert_eq!(self.code, Some(expected), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Asserts that standard error holds this.
+    #[track_caller]
+    pub(crate) fn says(self, part: &str) -> Self {
+        assert!(self.stderr.contains(part), "`{part}` is missing in: {}", self.stderr);
+        self
+    }
+
+    /// Asserts that standard error does not hold this.
+    #[track_caller]
+    pub(crate) fn does_not_say(self, part: &str) -> Self {
+        assert!(!self.stderr.contains(part), "`{part}` is in: {}", self.stderr);
+        self
+    }
+
+    /// Standard output's lines as JSON.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<serde_json::Value> {
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.stdout.lines().map(parse).collect()
+    }
+}
+
+/// Waits until `holds`, looking again and again; fails when it never does.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let (pause, mut left) = (Duration::from_millis(5), PATIENCE);
+    while !holds() {
+        left = left.checked_sub(pause).unwrap_or_else(|| panic!("it never came to be that {what}"));
+        std::thread::park_timeout(pause);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "programs must be found by the command under test")]
+fn path_variable() -> OsString {
+    std::env::var_os("PATH").unwrap_or_default()
+}
