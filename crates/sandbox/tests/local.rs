@@ -244,6 +244,38 @@ async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_nothing() {
     bed.sandbox.cleanup().await;
 }
 
+/// S3, for the host: this test starts itself as a host of its own, and kills that.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it starts itself, and asks whether it was started so")]
+async fn a_killed_host_leaves_no_process() {
+    const MARK: &str = "CONJURE_TEST_MARK";
+    if let Ok(mark) = std::env::var(MARK) {
+        let bed = bed().await;
+        let script = format!("setsid bash -c 'exec -a {mark} sleep 1000' & wait");
+        panic!("it ended before its host: {:?}", bed.bash(&script).await);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().to_str().unwrap();
+    let mut host = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_host_leaves_no_process"])
+        .env(MARK, mark)
+        // A killed host cannot remove its folders: they lie in ours.
+        .env("TMPDIR", mark)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let name = format!("{mark} 1000");
+    until("its command runs", || bearing(mark).iter().any(|process| process.arguments.trim() == name)).await;
+    let guest = processes().into_iter().find(|process| process.parent == host.id() as i32).unwrap().pid;
+    host.kill().unwrap();
+    host.wait().unwrap();
+    until("its command is gone", || bearing(mark).is_empty()).await;
+    until("its guest is gone", || {
+        !processes().iter().any(|process| process.pid == guest && process.state != 'Z')
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn cleanup_ends_everything_and_removes_what_was_spilled() {
     let bed = bed().await;

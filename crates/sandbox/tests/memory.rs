@@ -1,6 +1,8 @@
 //! That the host's memory stays flat, however much goes through (S6, S9). A binary of its own: it measures its
 //! own process, so its tests run in one function, one after the other.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail by panic")]
+
 mod support;
 
 use std::fs;

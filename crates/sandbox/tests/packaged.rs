@@ -76,7 +76,12 @@ fn the_packages_build_with_their_guest_and_run() {
     let workspace = tempfile::tempdir().unwrap();
     let mut run = cargo(&consumer);
     // A guest that was given for this build must not hide that it cannot be built.
-    run.env_remove("CONJURE_GUEST").args(["run", "--offline", "--quiet", "--target-dir"]);
+    run.env_remove("CONJURE_GUEST").env("CARGO_PROFILE_DEV_DEBUG", "none").args([
+        "run",
+        "--offline",
+        "--quiet",
+        "--target-dir",
+    ]);
     run.arg(place.join("target")).arg("--").arg(workspace.path());
     assert_eq!(succeed(&mut run).trim(), "hello");
     let is_written_to = unpacked.join(format!("conjure-guest-{}", env!("CARGO_PKG_VERSION"))).join("target");
