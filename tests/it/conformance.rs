@@ -147,9 +147,11 @@ const DIFFERENCES: [Difference; 9] = [
         aspects: &[Verdict, Messages, Properties, Prompt],
         reason: "the reference takes an unquoted `=` for a value of an obsolete type and then fails; to us it is text",
         applies: |case| {
-            case.text.is_some_and(|text| {
-                text.lines().any(|line| line.trim_end().ends_with(['=', '\'', '"']) || line.contains("= "))
-            }) && case.reference.properties.crash.as_deref() == Some("TypeError")
+            let is_value = |line: &str| {
+                let line = line.split(" #").next().unwrap_or_default();
+                line.trim().rsplit_once([':', '-']).map_or(line, |(_, value)| value).trim() == "="
+            };
+            case.text.is_some_and(|text| text.lines().any(is_value))
         },
     },
     Difference {

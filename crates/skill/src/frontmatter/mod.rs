@@ -61,6 +61,18 @@ impl Frontmatter {
     /// Takes the content of a `SKILL.md` apart. The findings bear no path, and whether the name is the folder's is not
     /// checked: that is for [`Skill::load`](crate::Skill::load), which knows the file.
     ///
+    /// ```
+    /// use conjure_skill::{Frontmatter, Mode};
+    ///
+    /// let content = "---\nname: sales-report\ndescription: Use when: sales are asked for\n---\n# Steps\n";
+    /// assert!(Frontmatter::parse(content, Mode::Strict).is_err());
+    /// let document = Frontmatter::parse(content, Mode::Lenient)?;
+    /// assert_eq!(document.frontmatter.description(), "Use when: sales are asked for");
+    /// assert_eq!(document.body, "# Steps");
+    /// println!("{}", document.diagnostics[0]);
+    /// # Ok::<(), conjure_skill::FrontmatterError>(())
+    /// ```
+    ///
     /// # Errors
     /// When the frontmatter is missing, not closed, larger than [`MAX_FRONTMATTER_BYTES`], not readable, or breaks a
     /// rule of the mode.
@@ -200,3 +212,6 @@ impl From<Diagnostic> for FrontmatterError {
         Self { diagnostics: vec![diagnostic] }
     }
 }
+
+#[cfg(test)]
+mod tests;

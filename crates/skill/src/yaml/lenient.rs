@@ -8,6 +8,11 @@ use super::strict;
 /// The start of the text: where a value stands whose place the library does not tell.
 const START: Mark = Mark { line: 1, column: 1 };
 
+/// The most bytes that are repaired, and the most opening brackets among them: the library's time grows faster than
+/// its input when that is hostile.
+const MAX_BYTES: usize = 32 * 1024;
+const MAX_FLOWS: usize = 512;
+
 /// How a document was read that is not what a strict reader takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repair {
@@ -29,6 +34,10 @@ impl Repair {
 
 /// Reads a document that a strict reader refuses, if anything can be made of it.
 pub(crate) fn read(text: &str) -> Option<(Node, Repair)> {
+    let flows = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    if text.len() > MAX_BYTES || flows > MAX_FLOWS {
+        return None;
+    }
     let parse = |text: &str| serde_yaml::from_str::<Yaml>(text).ok().map(node);
     if let Some(root) = parse(text) {
         return Some((root, Repair::AllOfYaml));
@@ -54,16 +63,16 @@ fn quote(text: &str) -> String {
             out.push_str(line);
             continue;
         };
-        let indent = line.len() - line.trim_start_matches(' ').len();
-        let deeper = lines[next..]
-            .iter()
-            .take_while(|below| below.trim().is_empty() || below.len() - below.trim_start().len() > indent)
-            .count();
         if value.is_empty() {
             // The keys of a nested mapping are looked at one by one.
             out.push_str(line);
             continue;
         }
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let deeper = lines[next..]
+            .iter()
+            .take_while(|below| below.trim().is_empty() || below.len() - below.trim_start().len() > indent)
+            .count();
         let below = &lines[next..next + deeper];
         next += deeper;
         let whole = below.iter().fold(value.to_owned(), |mut whole, below| {
