@@ -64,7 +64,6 @@ struct Reference {
 #[derive(Debug, Deserialize)]
 struct Attempt<T> {
     value: Option<T>,
-    crash: Option<String>,
 }
 
 /// What we say of one, in the reference's terms.

@@ -108,7 +108,7 @@ const CONTENTS: [&str; 19] = [
 ];
 
 /// What stands between the fences, in a folder `a`.
-const FRONTMATTERS: [&str; 94] = [
+const FRONTMATTERS: [&str; 97] = [
     "name: a\ndescription: d",
     "description: d\nname: a",
     "name: a",
@@ -201,6 +201,9 @@ const FRONTMATTERS: [&str; 94] = [
     "? name\n: a\n? description\n: d",
     "- name: a\n- description: d",
     "just text",
+    "<<:\n  k: v\nname: a\ndescription: d",
+    "name: a\ndescription: =",
+    "name: a\ndescription: \"bell \\a\"",
     "name: a\ndescription: d\n...",
     "name: a\ndescription: <b>&amp; \"x\" 'y'</b>",
 ];
