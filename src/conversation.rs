@@ -4,9 +4,8 @@
 //! that the model reads, never errors.
 
 use conjure_conversation::{
-    AfterAnswer, ApiErrorKind, Block, BlockKind, Limit, Limits, LoopError, LoopOptions, LoopOutcome, Message,
-    Model, ModelError, ModelErrorKind, Response, Role, ToolCall, ToolResult, TurnOutcome, TurnStop,
-    extract_tool_uses,
+    AfterAnswer, Block, BlockKind, Limit, Limits, LoopOptions, LoopOutcome, Message, Model, Response, Role,
+    ToolCall, ToolResult, TurnOutcome, TurnStop, extract_tool_uses,
 };
 
 use crate::config::Config;
@@ -113,15 +112,8 @@ pub async fn run_loop(
     options: LoopOptions,
 ) -> Result<LoopOutcome, Error> {
     let composer = workbench.composer(base_prompt);
-    let looped =
-        conjure_conversation::run_loop(messages, model, &composer, workbench.toolbox(), options).await;
-    looped.map_err(|error| {
-        let kind = match &error {
-            LoopError::Messages(_) => ModelErrorKind::Api(ApiErrorKind::InvalidRequest),
-            _ => ModelErrorKind::Protocol,
-        };
-        Error::Api(ModelError::new(kind, error.to_string()))
-    })
+    let toolbox = workbench.toolbox();
+    Ok(conjure_conversation::run_loop(messages, model, &composer, toolbox, options).await?)
 }
 
 /// The text of the last answer, when the conversation ended with one.

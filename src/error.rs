@@ -6,9 +6,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use conjure_conversation::ModelError;
+use conjure_conversation::{ApiErrorKind, LoopError, ModelError, ModelErrorKind, ParseError};
+use conjure_prompt::ParseToolUseError;
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
 use conjure_skill::SkillError;
+use conjure_toolbox::ToolboxError;
 
 /// The eleven kinds of error (specification 12.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -198,6 +200,9 @@ impl Error {
             }
             Self::ExecutionTimeout { .. } => "raise the timeout, or split the work".to_owned(),
             Self::DockerUnavailable { .. } => "`conjure doctor` says what this machine offers".to_owned(),
+            Self::Container { source: None, .. } => {
+                "`executor = \"local\"` (CONJURE_EXECUTOR, `--sandbox`) takes the sandbox that isolates nothing".to_owned()
+            }
             Self::MaxIterationsReached { .. } => {
                 "raise `max_iterations` (`--max-turns`), or ask for less at once".to_owned()
             }
@@ -241,6 +246,38 @@ impl From<SkillError> for Error {
     }
 }
 
+/// A conversation that could not run: the service would refuse its messages, or its record failed.
+impl From<LoopError> for Error {
+    fn from(error: LoopError) -> Self {
+        let kind = match &error {
+            LoopError::Messages(_) => ModelErrorKind::Api(ApiErrorKind::InvalidRequest),
+            _ => ModelErrorKind::Protocol,
+        };
+        Self::Api(ModelError::new(kind, error.to_string()))
+    }
+}
+
+/// What a host's client received is no answer.
+impl From<ParseError> for Error {
+    fn from(error: ParseError) -> Self {
+        Self::Api(ModelError::new(ModelErrorKind::Protocol, error.to_string()))
+    }
+}
+
+/// What should be a tool call is none.
+impl From<ParseToolUseError> for Error {
+    fn from(error: ParseToolUseError) -> Self {
+        Self::Api(ModelError::new(ModelErrorKind::Protocol, error.to_string()))
+    }
+}
+
+/// The service would refuse to be told of the tools.
+impl From<ToolboxError> for Error {
+    fn from(error: ToolboxError) -> Self {
+        Self::Api(ModelError::new(ModelErrorKind::Api(ApiErrorKind::InvalidRequest), error.to_string()))
+    }
+}
+
 impl From<SandboxError> for Error {
     fn from(error: SandboxError) -> Self {
         let message = error.to_string();
@@ -259,3 +296,6 @@ impl From<SandboxError> for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,8 +90,7 @@ impl Workbench {
             .executor(Arc::clone(&executor))
             .timeout(config.tool_timeout())
             .redactor(redactor.clone())
-            .build()
-            .map_err(|error| Error::Container { message: error.to_string(), source: None })?;
+            .build()?;
         Ok(Self { skills, toolbox, executor, redactor, context })
     }
 

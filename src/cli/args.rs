@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use conjure::VARIABLES;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,6 +35,18 @@ pub(crate) struct Args {
     pub(crate) config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Subcommand,
+}
+
+impl Args {
+    /// The command line of this process.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let variables: String = VARIABLES
+            .iter()
+            .map(|variable| format!("\n  {}\n      {}", variable.name, variable.meaning))
+            .collect();
+        let command = Self::command().after_long_help(format!("{EXAMPLES}\n\nEnvironment:{variables}"));
+        Self::from_arg_matches(&command.try_get_matches()?)
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]

@@ -17,7 +17,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser as _;
 use conjure::{Config, Environment, Settings};
 
 use crate::cli::args::{Args, Subcommand};
@@ -29,7 +28,7 @@ use crate::cli::terminal::Terminal;
 pub(crate) fn main() -> ExitCode {
     let environment = Environment::of_process();
     let terminal = Arc::new(Terminal::of_process(&environment));
-    let args = match Args::try_parse() {
+    let args = match Args::of_process() {
         Ok(args) => args,
         // Help and version go to standard output and are no failure; clap knows which is which.
         Err(error) => {

@@ -108,6 +108,17 @@ impl Terminal {
         }
     }
 
+    /// What the model said, on standard output: byte for byte, unless that is a terminal, which the words of a
+    /// model, or of a tool that it quotes, must not be able to control.
+    pub(crate) fn answer(&self, text: &str) {
+        if io::stdout().is_terminal() {
+            let lines: Vec<String> = text.split('\n').map(printable).collect();
+            self.output(&lines.join("\n"));
+        } else {
+            self.output(text);
+        }
+    }
+
     /// Whether nobody reads standard output any more.
     pub(crate) fn output_is_closed(&self) -> bool {
         self.output_closed.load(Ordering::Relaxed)
@@ -133,13 +144,13 @@ impl Terminal {
     }
 }
 
-/// `text` on one line that a terminal shows as it is: control characters, with which a file's name or a tool's
+/// `text` as a terminal shows it, on one line: control characters but the tab, with which a file's name or a tool's
 /// output could move the cursor or change colours, are written as escapes.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             let (escaped, plain) =
-                if c.is_control() { (Some(c.escape_default()), None) } else { (None, Some(c)) };
+                if c.is_control() && c != '\t' { (Some(c.escape_default()), None) } else { (None, Some(c)) };
             escaped.into_iter().flatten().chain(plain)
         })
         .collect()

@@ -30,8 +30,8 @@ fn an_unknown_option_is_a_usage_error() {
 
 #[test]
 fn help_and_version_are_no_errors() {
-    let help = Conjure::new(["--help"]).finish().code(0);
-    assert!(help.stdout.contains("Examples:") && help.stdout.contains("Exit codes:"), "{}", help.stdout);
+    insta::assert_snapshot!("help", Conjure::new(["--help"]).finish().code(0).stdout);
+    insta::assert_snapshot!("run_help", Conjure::new(["run", "--help"]).finish().code(0).stdout);
     let version = Conjure::new(["--version"]).finish().code(0);
     assert_eq!(version.stdout, format!("conjure {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -186,6 +186,12 @@ fn a_model_that_fails_is_an_error() {
     // The script is at its end while the conversation is not.
     play(&bash("true"), &[]).code(1).says("error: ");
     play("- {expect: {user: {contains: something else}}, content: x}\n", &[]).code(1).says("something else");
+}
+
+#[test]
+fn an_answer_without_text_is_done_and_told() {
+    let done = play("- content: []\n", &[]).code(0).says("holds no text");
+    assert_eq!(done.stdout, "");
 }
 
 #[test]

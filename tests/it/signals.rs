@@ -32,13 +32,13 @@ fn sleeping(workspace: &std::path::Path) -> (Running, Vec<Pid>) {
     (run, pids)
 }
 
-fn check(signal: Signal, code: i32) {
+fn check(send: impl Fn(&Running), code: i32) {
     let workspace = tempfile::tempdir().unwrap();
     let (run, pids) = sleeping(workspace.path());
     for pid in &pids {
         test_kill_process(*pid).unwrap();
     }
-    run.signal(signal);
+    send(&run);
     run.wait().code(code).says("interrupted").does_not_say("panicked");
     for pid in pids {
         assert!(test_kill_process(pid).is_err(), "{pid:?} still runs after the end");
@@ -47,12 +47,27 @@ fn check(signal: Signal, code: i32) {
 
 #[test]
 fn an_interrupt_ends_everything_and_is_code_130() {
-    check(Signal::INT, 130);
+    check(|run| run.signal(Signal::INT), 130);
 }
 
 #[test]
 fn a_termination_ends_everything_and_is_code_143() {
-    check(Signal::TERM, 143);
+    check(|run| run.signal(Signal::TERM), 143);
+}
+
+#[test]
+fn an_interrupt_from_the_keyboard_reaches_the_whole_group_and_ends_in_good_order_too() {
+    check(|run| run.signal_group(Signal::INT), 130);
+}
+
+#[test]
+fn a_second_signal_ends_the_run_at_once_and_still_leaves_no_process() {
+    let workspace = tempfile::tempdir().unwrap();
+    let (run, pids) = sleeping(workspace.path());
+    run.signal(Signal::INT);
+    run.signal(Signal::TERM);
+    run.wait().code(130).does_not_say("panicked");
+    eventually("the guest has ended what it ran", || pids.iter().all(|pid| test_kill_process(*pid).is_err()));
 }
 
 #[test]

@@ -65,8 +65,12 @@ impl Ending {
     pub(super) fn tell(self, as_events: bool, terminal: &Terminal) -> Result<Exit, Failure> {
         if self.result.is_err() && !self.text.is_empty() {
             terminal.note(&self.text);
-        } else if self.result.is_ok() && !as_events {
-            terminal.output(&self.text);
+        } else if matches!(self.result, Ok(Exit::Done)) && !as_events {
+            if self.text.trim().is_empty() {
+                terminal.warning("the model's last answer holds no text");
+            } else {
+                terminal.answer(&self.text);
+            }
         }
         // An answer that nobody could read is not done.
         match self.result {

@@ -91,9 +91,13 @@ pub(crate) async fn run(
     {
         terminal.warning(&format!("the recording is not whole: {error}"));
     }
-    match ending {
-        Some(ending) => ending.tell(args.json, terminal),
-        None => Ok(signal.unwrap_or(Exit::Interrupted)),
+    let Some(ending) = ending else { return Ok(signal.unwrap_or(Exit::Interrupted)) };
+    // A reader may take its time, and a signal must not wait for it.
+    let (as_events, teller) = (args.json, Arc::clone(terminal));
+    let told = tokio::task::spawn_blocking(move || ending.tell(as_events, &teller));
+    tokio::select! {
+        told = told => told.unwrap_or_else(|error| Err(Failure::internal(format!("the answer was lost: {error}")))),
+        exit = signals.next() => Ok(exit),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Arc, Mutex};
@@ -164,6 +165,8 @@ impl Conjure {
             drop(reader);
             self.command.stdout(writer);
         }
+        // A process group of its own, as a shell gives it.
+        self.command.process_group(0);
         let mut child = self.command.spawn().unwrap();
         let stdout = child.stdout.take().map(Reader::start).unwrap_or_default();
         let stderr = Reader::start(child.stderr.take().unwrap());
@@ -197,6 +200,11 @@ impl Running {
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Sends its process group a signal, as a terminal does.
+    pub(crate) fn signal_group(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process_group(self.pid(), signal).unwrap();
     }
 
     /// Waits until it has said this on standard error.

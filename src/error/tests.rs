@@ -1,0 +1,56 @@
+//! Which kind the errors of the rooms become, and what is told with it.
+
+use super::*;
+
+fn check(error: impl Into<Error>, kind: ErrorKind, retryable: bool) {
+    let error = error.into();
+    assert_eq!((error.kind(), error.is_retryable()), (kind, retryable), "{error}");
+    assert!(!error.to_string().is_empty());
+}
+
+#[test]
+fn failures_of_sandboxes_are_told_apart() {
+    use SandboxErrorKind as Kind;
+    let sandbox = |kind| SandboxError::new(kind, "it happened");
+    check(sandbox(Kind::TimedOut), ErrorKind::ExecutionTimeout, true);
+    check(sandbox(Kind::Lost), ErrorKind::ContainerError, true);
+    check(sandbox(Kind::Unavailable), ErrorKind::ContainerError, true);
+    check(sandbox(Kind::Unsupported), ErrorKind::ContainerError, false);
+    check(sandbox(Kind::NoMatch), ErrorKind::ExecutionFailed, false);
+}
+
+#[test]
+fn failures_of_the_model_keep_their_own_error_as_the_source() {
+    let overloaded = ModelErrorKind::Api(ApiErrorKind::Overloaded);
+    check(ModelError::new(overloaded, "busy"), ErrorKind::ApiError, true);
+    check(ModelError::new(ModelErrorKind::Protocol, "odd"), ErrorKind::ApiError, false);
+    let error = Error::from(ModelError::new(ModelErrorKind::Connection, "gone"));
+    assert_eq!(error.to_string(), "the model failed: gone");
+    assert!(std::error::Error::source(&error).is_some());
+    check(conjure_conversation::parse_response("[]").unwrap_err(), ErrorKind::ApiError, false);
+    check(conjure_prompt::parse_tool_use("{}").unwrap_err(), ErrorKind::ApiError, false);
+}
+
+#[test]
+fn failures_of_skills_name_the_path() {
+    let missing = Error::from(conjure_skill::load_all(["/no/such/folder"]).unwrap_err());
+    check(missing, ErrorKind::FileNotFound, false);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("SKILL.md");
+    std::fs::write(&path, "no frontmatter").unwrap();
+    let error = Error::from(conjure_skill::Skill::load(&path, conjure_skill::Mode::Strict).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::InvalidFrontmatter);
+    assert!(error.to_string().contains("SKILL.md must start with YAML frontmatter"), "{error}");
+    assert!(error.hint().unwrap().contains("conjure skills validate"));
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn the_kinds_have_the_names_of_the_specification() {
+    assert_eq!(ErrorKind::MaxIterationsReached.to_string(), "max_iterations_reached");
+    let none = Error::SkillNotFound { name: "x".to_owned(), available: Vec::new() };
+    assert_eq!(
+        (none.kind().as_str(), none.hint().as_deref()),
+        ("skill_not_found", Some("no skills are loaded"))
+    );
+}
