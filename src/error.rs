@@ -200,9 +200,6 @@ impl Error {
             }
             Self::ExecutionTimeout { .. } => "raise the timeout, or split the work".to_owned(),
             Self::DockerUnavailable { .. } => "`conjure doctor` says what this machine offers".to_owned(),
-            Self::Container { source: None, .. } => {
-                "`executor = \"local\"` (CONJURE_EXECUTOR, `--sandbox`) takes the sandbox that isolates nothing".to_owned()
-            }
             Self::MaxIterationsReached { .. } => {
                 "raise `max_iterations` (`--max-turns`), or ask for less at once".to_owned()
             }

@@ -17,6 +17,8 @@ pub(crate) fn start(environment: &Environment) -> Result<(), Failure> {
     let colour = io::stderr().is_terminal() && !environment.refuses_colour();
     // Nobody else can have set one: this is the first thing that the program does.
     let _ = tracing_subscriber::fmt()
+        // A closed standard error would be told on standard error, which panics.
+        .log_internal_errors(false)
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(colour)

@@ -215,4 +215,15 @@ fn a_reader_that_goes_away_is_no_panic() {
     gone(Conjure::new(["--help"])).code(0);
     let run = Conjure::new(["run", "--sandbox", "local", "--json", "--script"]).arg(script.path()).arg("Go");
     gone(run).code(1);
+    // A panic would be code 101.
+    let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
+    run.env("CONJURE_LOG", "trace").without_readers().finish().code(1);
+    Conjure::new(["skills", "list", "--skills", "nowhere"]).without_readers().finish().code(2);
+}
+
+#[test]
+fn a_network_that_the_sandbox_cannot_limit_is_refused() {
+    let script = script("- content: x\n");
+    let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
+    run.env("CONJURE_NETWORK", "example.org").finish().code(2).says("cannot limit the network");
 }

@@ -65,6 +65,7 @@ fn a_second_signal_ends_the_run_at_once_and_still_leaves_no_process() {
     let workspace = tempfile::tempdir().unwrap();
     let (run, pids) = sleeping(workspace.path());
     run.signal(Signal::INT);
+    run.eventually_says("interrupted");
     run.signal(Signal::TERM);
     run.wait().code(130).does_not_say("panicked");
     eventually("the guest has ended what it ran", || pids.iter().all(|pid| test_kill_process(*pid).is_err()));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure::{
-    Config, ContextOptions, Environment, ExecutorKind, Message, Model, Recorder, ScriptedModel,
+    Config, ContextOptions, Environment, Error, ExecutorKind, Message, Model, Recorder, ScriptedModel,
     SessionContext, Settings, Skill, Snapshot, Workbench, create_context,
 };
 
@@ -73,9 +73,12 @@ pub(super) async fn prepare(
     let before = context.workspace().snapshot();
     let given = input::standard_input(terminal).await?;
     announce(args, context.workspace().path().display(), skills.len(), terminal);
-    let workbench = Workbench::in_context(skills, config, context)
-        .await
-        .map_err(|error| Failure::from(error).hint("`conjure doctor` says what this machine offers"))?;
+    let workbench = Workbench::in_context(skills, config, context).await.map_err(|error| {
+        // Refused before anything was tried: the configuration asks for what the sandbox cannot do.
+        let is_refused = matches!(error, Error::Container { source: None, .. });
+        let failure = Failure::from(error).hint("`conjure doctor` says what this machine offers");
+        if is_refused { Failure { exit: Exit::Usage, hint: None, ..failure } } else { failure }
+    })?;
     let message = Message::user(input::message(prompt, &files, given.as_deref()));
     let (model, recorder): (Arc<dyn Model>, _) = match &args.record {
         None => (Arc::new(script), None),

@@ -42,6 +42,8 @@ enum Input {
 enum Output {
     Read,
     Closed,
+    /// Nor standard error.
+    AllClosed,
 }
 
 /// A script of model turns, in a file that goes when it is dropped.
@@ -157,19 +159,28 @@ impl Conjure {
         self
     }
 
+    /// Nobody reads standard output, nor standard error.
+    pub(crate) fn without_readers(mut self) -> Self {
+        self.output = Output::AllClosed;
+        self
+    }
+
     /// Starts it.
     pub(crate) fn start(mut self) -> Running {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if self.output == Output::Closed {
+        if self.output != Output::Read {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
+            if self.output == Output::AllClosed {
+                self.command.stderr(writer.try_clone().unwrap());
+            }
             self.command.stdout(writer);
         }
         // A process group of its own, as a shell gives it.
         self.command.process_group(0);
         let mut child = self.command.spawn().unwrap();
         let stdout = child.stdout.take().map(Reader::start).unwrap_or_default();
-        let stderr = Reader::start(child.stderr.take().unwrap());
+        let stderr = child.stderr.take().map(Reader::start).unwrap_or_default();
         let mut stdin = child.stdin.take().unwrap();
         let open_input = match self.input {
             Input::Open => Some(stdin),
