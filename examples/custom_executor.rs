@@ -1,0 +1,146 @@
+//! An executor of one's own (specification 17.4): tools run wherever the host wants. This one keeps files in memory and
+//! knows one command; a real one would speak to a virtual machine or a cluster.
+//!
+//! ```text
+//! cargo run --example custom_executor
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conjure::{
+    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, Executor, Layout, LineRange,
+    SandboxError, SandboxErrorKind, Skill, ToolCall, Toolbox, View, Workbench, Written, execute,
+};
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+#[derive(Debug)]
+struct InMemory {
+    layout: Layout,
+    files: Mutex<BTreeMap<String, String>>,
+}
+
+impl InMemory {
+    fn with_files<T>(&self, act: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
+        act(&mut self.files.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn not_found(path: &str) -> SandboxError {
+    SandboxError::new(SandboxErrorKind::NotFound, format!("there is no file `{path}`"))
+}
+
+impl Executor for InMemory {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn run<'a>(
+        &'a self,
+        command: Command,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
+        Box::pin(async move {
+            let (code, text) = match command.argv.last().map(String::as_str) {
+                Some("ls") => {
+                    (0, self.with_files(|files| files.keys().map(|name| format!("{name}\n")).collect()))
+                }
+                other => (127, format!("{}: this executor only knows `ls`\n", other.unwrap_or_default())),
+            };
+            let stdout = CommandOutput {
+                total: text.len() as u64,
+                head: text.into_bytes(),
+                ..CommandOutput::default()
+            };
+            let stderr = CommandOutput::default();
+            Ok(CommandOutcome { end: CommandEnd::Exited(code), stdout, stderr, duration: Duration::ZERO })
+        })
+    }
+
+    fn view<'a>(
+        &'a self,
+        path: &'a str,
+        _: Option<LineRange>,
+        _: u64,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<View, SandboxError>> {
+        Box::pin(async move {
+            let text = self.with_files(|files| files.get(path).cloned()).ok_or_else(|| not_found(path))?;
+            let lines = text.lines().count() as u64;
+            let size = text.len() as u64;
+            Ok(View::Text {
+                text,
+                first_line: lines.min(1),
+                last_line: lines,
+                total_lines: lines,
+                size,
+                truncated: false,
+            })
+        })
+    }
+
+    fn create_file<'a>(
+        &'a self,
+        path: &'a str,
+        content: &'a [u8],
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        Box::pin(async move {
+            let text = String::from_utf8_lossy(content).into_owned();
+            let existed = self.with_files(|files| files.insert(path.to_owned(), text)).is_some();
+            Ok(Written { size: content.len() as u64, existed })
+        })
+    }
+
+    fn str_replace<'a>(
+        &'a self,
+        path: &'a str,
+        old: &'a str,
+        new: &'a str,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        Box::pin(async move {
+            self.with_files(|files| {
+                let text = files.get_mut(path).ok_or_else(|| not_found(path))?;
+                let fault =
+                    |kind, what: &str| Err(SandboxError::new(kind, format!("the text occurs {what}")));
+                match text.matches(old).count() {
+                    0 => return fault(SandboxErrorKind::NoMatch, "nowhere"),
+                    1 => *text = text.replacen(old, new, 1),
+                    _ => return fault(SandboxErrorKind::NotUnique, "more than once"),
+                }
+                Ok(Written { size: text.len() as u64, existed: true })
+            })
+        })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let layout = Layout { workspace: PathBuf::from("/memory"), read_only: Vec::new() };
+    let executor = Arc::new(InMemory { layout, files: Mutex::default() });
+    let no_skills = Vec::<Skill>::new();
+    let workbench =
+        Workbench::with_executor(no_skills, &Config::default(), executor, Toolbox::builder()).await?;
+    for (name, input) in [
+        (
+            "create_file",
+            json!({"path": "note.txt", "file_text": "Hello, wrold.\n", "description": "Note it"}),
+        ),
+        (
+            "str_replace",
+            json!({"path": "note.txt", "old_str": "wrold", "new_str": "world", "description": "Mend it"}),
+        ),
+        ("view", json!({"path": "note.txt"})),
+        ("bash_tool", json!({"command": "ls", "description": "List the files"})),
+    ] {
+        let result = execute(&ToolCall::new("toolu_1", name, &input), &workbench).await;
+        writeln!(std::io::stdout(), "{name}: {}", result.text().trim_end())?;
+    }
+    workbench.close().await;
+    Ok(())
+}

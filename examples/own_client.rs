@@ -1,0 +1,69 @@
+//! A conversation over a client of one's own, step by step (specification 17.1): the library says what to send and runs
+//! the tools, the host sends it.
+//!
+//! ```text
+//! cargo run --example own_client
+//! ```
+
+use conjure::{
+    Block, BlockKind, Config, ContextOptions, Environment, Error, ExecutorKind, Message, Processed, Response,
+    Settings, Workbench, build_system_prompt, build_tools_param, format_tool_results_message, load,
+    parse_response, process_response,
+};
+
+/// Where a host would send the request to the model's service, by whatever client it has. This one knows two answers.
+fn call_the_service(
+    system: &str,
+    tools: &serde_json::Value,
+    messages: &[Message],
+) -> Result<Response, Error> {
+    assert!(system.contains("sales-report") && tools.as_array().is_some_and(|tools| tools.len() == 4));
+    let body = match messages {
+        [_question] => r#"{"stop_reason": "tool_use", "content": [
+                {"type": "text", "text": "I count the lines."},
+                {"type": "tool_use", "id": "toolu_1", "name": "bash_tool",
+                 "input": {"command": "wc -l < sales.csv", "description": "Count the lines"}}]}"#
+            .to_owned(),
+        [.., results] => {
+            let count = match results.content.first().map(Block::kind) {
+                Some(BlockKind::ToolResult { text, .. }) => text.trim(),
+                _ => "no",
+            };
+            let text = serde_json::json!({"type": "text", "text": format!("It has {count} lines.")});
+            serde_json::json!({"stop_reason": "end_turn", "content": [text]}).to_string()
+        }
+        [] => unreachable!("a conversation begins with a question"),
+    };
+    Ok(parse_response(&body)?)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let skills = load("fixtures/skills")?.skills;
+    let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
+    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let workbench = Workbench::open(skills, &config, ContextOptions::default()).await?;
+    if let Some(context) = workbench.context() {
+        context.workspace().add_file("fixtures/data/sales.csv".as_ref())?;
+    }
+
+    let options = workbench.prompt_options();
+    let system = build_system_prompt("You are a helpful assistant.", workbench.skills(), &options);
+    let tools = build_tools_param(&workbench.definitions());
+    let mut messages = vec![Message::user(vec![Block::text("How many lines has sales.csv?")])];
+    let answer = loop {
+        let response = call_the_service(&system, &tools, &messages)?;
+        let processed = process_response(&response, &workbench).await;
+        messages.push(Message::assistant(response.content));
+        match processed {
+            Processed::Continue(results) => messages.push(format_tool_results_message(&results)),
+            Processed::Resume => {}
+            Processed::Done(text) | Processed::Stopped(text) => break text,
+        }
+    };
+    workbench.close().await;
+
+    use std::io::Write as _;
+    writeln!(std::io::stdout(), "{answer}")?;
+    Ok(())
+}
