@@ -84,3 +84,47 @@ impl Ending {
 pub(super) fn out_of_time() -> Failure {
     Failure::new(Exit::Limit, "the deadline passed before the conversation began").hint("raise `--timeout`")
 }
+
+#[cfg(test)]
+mod tests {
+    use conjure::{
+        Access, Approver, Authorization, Block, CallTraits, Composition, LoopOptions, Message, Request,
+        ToolDefinition, ToolOutcome, Toolbox, approver_fn, model_fn, parse_response, tool_fn,
+    };
+
+    use super::*;
+
+    /// The exit code of a conversation in which the model calls a tool again and again, under this policy.
+    async fn exit_under(policy: impl Approver + 'static) -> Exit {
+        let definition = ToolDefinition {
+            name: "knock".to_owned(),
+            description: "Knocks.".to_owned(),
+            input_schema: serde_json::json!({"type": "object"}),
+        };
+        let traits = CallTraits { access: Access::Shared, idempotent: true };
+        let tool = tool_fn(definition, traits, |_, _| async { ToolOutcome::text("knock") });
+        let toolbox = Toolbox::builder().tool(tool).approver(policy).build().unwrap();
+        let model = model_fn(|request: Request| async move {
+            let call = serde_json::json!({"type": "tool_use", "id": format!("toolu_{}", request.call),
+                                          "name": "knock", "input": {"time": request.call}});
+            let body = serde_json::json!({"stop_reason": "tool_use", "content": [call]});
+            Ok(parse_response(&body.to_string()).unwrap())
+        });
+        let messages = vec![Message::user(vec![Block::text("Go")])];
+        let composer = Composition::default();
+        let options = LoopOptions::default();
+        let outcome =
+            conjure_conversation::run_loop(messages, &model, &composer, &toolbox, options).await.unwrap();
+        Ending::of(Ok(outcome), None).result.unwrap_err().exit
+    }
+
+    #[tokio::test]
+    async fn a_denial_that_ends_the_run_has_its_own_code() {
+        let deny = |_| async { Authorization::Deny { reason: "no".to_owned() } };
+        assert_eq!(exit_under(approver_fn(deny)).await, Exit::Denied);
+        let ask = |_| async { Authorization::Ask { reason: "may it?".to_owned() } };
+        assert_eq!(exit_under(approver_fn(ask)).await, Exit::Denied);
+        let allow = |_| async { Authorization::Allow };
+        assert_eq!(exit_under(approver_fn(allow)).await, Exit::Limit);
+    }
+}
