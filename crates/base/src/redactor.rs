@@ -7,6 +7,10 @@ use std::fmt;
 /// hide nothing.
 const SHORTEST_SECRET: usize = 4;
 
+/// Lines of a secret of several lines (a private key) that are at least so long are secrets of their own, since tools
+/// show files line by line.
+const SHORTEST_LINE: usize = 16;
+
 /// Replaces known secret values in text and bytes by `[REDACTED:NAME]`.
 #[derive(Clone, Default)]
 pub struct Redactor {
@@ -20,6 +24,7 @@ impl Redactor {
         let mut secrets: Vec<(String, String)> = secrets
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
+            .flat_map(with_lines)
             .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
             .collect();
         secrets.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.cmp(b)));
@@ -32,16 +37,65 @@ impl Redactor {
         let mut result = Cow::Borrowed(text);
         for (name, value) in &self.secrets {
             if result.contains(value.as_str()) {
-                result = Cow::Owned(result.replace(value.as_str(), &format!("[REDACTED:{name}]")));
+                result = Cow::Owned(result.replace(value.as_str(), &mark(name)));
             }
         }
         result
     }
+
+    /// The start of a longer text without the secrets; also without the part of one that the cut has left at its end.
+    #[must_use]
+    pub fn redact_head(&self, head: &str) -> String {
+        let mut text = self.redact(head).into_owned();
+        let cut = self.secrets.iter().filter_map(|(name, value)| {
+            let parts = (SHORTEST_SECRET..value.len()).rev().filter(|length| value.is_char_boundary(*length));
+            parts
+                .map(|length| &value[..length])
+                .find(|part| text.ends_with(part))
+                .map(|part| (part.len(), name))
+        });
+        if let Some((length, name)) = cut.max() {
+            text.truncate(text.len() - length);
+            text.push_str(&mark(name));
+        }
+        text
+    }
+
+    /// The end of a longer text without the secrets; also without the part of one that the cut has left at its start.
+    #[must_use]
+    pub fn redact_tail(&self, tail: &str) -> String {
+        let text = self.redact(tail);
+        let cut = self.secrets.iter().filter_map(|(name, value)| {
+            let parts =
+                (1..value.len().saturating_sub(SHORTEST_SECRET - 1)).filter(|at| value.is_char_boundary(*at));
+            parts.map(|at| &value[at..]).find(|part| text.starts_with(part)).map(|part| (part.len(), name))
+        });
+        match cut.max() {
+            Some((length, name)) => format!("{}{}", mark(name), &text[length..]),
+            None => text.into_owned(),
+        }
+    }
+}
+
+fn mark(name: &str) -> String {
+    format!("[REDACTED:{name}]")
+}
+
+/// A secret, and its long lines where it has several.
+fn with_lines((name, value): (String, String)) -> Vec<(String, String)> {
+    let lines =
+        value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE && line.len() < value.len());
+    let mut all: Vec<_> = lines.map(|line| (name.clone(), line.to_owned())).collect();
+    all.push((name, value));
+    all
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.secrets.iter().map(|(name, _)| name)).finish()
+        let mut names: Vec<&str> = self.secrets.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        f.debug_list().entries(names).finish()
     }
 }
 
@@ -70,6 +124,25 @@ mod tests {
     fn text_without_secrets_is_not_copied_and_short_values_are_left_alone() {
         let redactor = Redactor::new([("A", "on"), ("B", "abcd")]);
         assert!(matches!(redactor.redact("on and on"), Cow::Borrowed("on and on")));
+    }
+
+    #[test]
+    fn what_a_cut_leaves_of_a_secret_is_redacted() {
+        let redactor = Redactor::new([("KEY", "s3cr3t-välue")]);
+        assert_eq!(redactor.redact_head("a s3cr3t-välue b s3cr3t-"), "a [REDACTED:KEY] b [REDACTED:KEY]");
+        assert_eq!(redactor.redact_head("b s3cr3t-vä"), "b [REDACTED:KEY]");
+        assert_eq!(redactor.redact_tail("3t-välue b s3cr3t-välue"), "[REDACTED:KEY] b [REDACTED:KEY]");
+        assert_eq!(redactor.redact_tail("älue b"), "[REDACTED:KEY] b");
+        // Three bytes hide nothing and occur everywhere.
+        assert_eq!(redactor.redact_head("b s3c"), "b s3c");
+        assert_eq!(redactor.redact_tail("lue b"), "lue b");
+    }
+
+    #[test]
+    fn the_lines_of_a_long_secret_are_secrets() {
+        let redactor =
+            Redactor::new([("PEM", "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END KEY-----\n")]);
+        assert_eq!(redactor.redact("  2\tMIIEvQIBADANBgkqhkiG9w0B\n"), "  2\t[REDACTED:PEM]\n");
     }
 
     #[test]

@@ -203,6 +203,10 @@ impl FileJob {
             };
             return Some(error::encode(&Err(error::error(code, format!("{} {how}; {outcome}", self.name)))));
         }
+        // The worker is gone, so what is in the pipe is all that will come: its end is seen without credit.
+        if self.worker.is_none() && self.content.as_ref().is_some_and(is_drained) {
+            self.content = None;
+        }
         if self.content.is_some() || self.worker.is_some() || self.reply_from.is_some() {
             return None;
         }
@@ -216,4 +220,9 @@ impl FileJob {
     fn is_finished_change(&self) -> bool {
         self.reply.starts_with(br#"{"Ok":{"write":"#)
     }
+}
+
+/// Whether nothing is in the pipe. A pipe that cannot be asked counts as not empty: its end is read then.
+fn is_drained(pipe: &OwnedFd) -> bool {
+    rustix::io::ioctl_fionread(pipe).is_ok_and(|bytes| bytes == 0)
 }

@@ -56,6 +56,21 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn content_that_uses_up_its_credit_ends_all_the_same() {
+    let mut guest = Guest::start();
+    for size in [1, 5, 64 * 1024, 300_000] {
+        assert!(guest.write("file", &vec![b'x'; size]).is_ok());
+        let read = Request::Read { path: "file".to_owned(), offset: 0, length: None };
+        let channel = guest.open(read, u32::try_from(size).expect("small"), None);
+        let outcome = guest.finish(channel);
+        assert_eq!(outcome.result, Ok(Reply::Read { size: size as u64 }));
+        assert_eq!(outcome.content.len(), size);
+    }
+    let channel = guest.open(view("file", None, 300_000), 300_000, None);
+    assert_eq!(guest.finish(channel).content.len(), 300_000);
+}
+
+#[test]
 fn permissions_are_kept_or_as_asked_for() {
     let mut guest = Guest::start();
     let mode =

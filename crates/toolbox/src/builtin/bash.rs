@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use conjure_base::Redactor;
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Executor, SandboxErrorKind,
 };
@@ -21,13 +22,14 @@ pub(super) async fn run(
     executor: &dyn Executor,
     command: &str,
     limits: &OutputLimits,
+    redactor: &Redactor,
     options: CallOptions,
 ) -> ToolOutcome {
     let budget = limits.shell.saturating_sub(NOTICES);
     let kept = u32::try_from((budget / 2).min(MOST_KEPT)).unwrap_or(u32::MAX);
     let command = Command { keep_head: kept, keep_tail: kept, spill: limits.spill, ..Command::bash(command) };
     match executor.run(command, options).await {
-        Ok(outcome) => render(&outcome, budget),
+        Ok(outcome) => render(&outcome, budget, redactor),
         // The program itself, and not the folder to run it in.
         Err(error) if error.kind() == SandboxErrorKind::NotFound && error.to_string().contains("`bash`") => {
             ToolOutcome::error(format!(
@@ -39,7 +41,7 @@ pub(super) async fn run(
     }
 }
 
-fn render(outcome: &CommandOutcome, budget: usize) -> ToolOutcome {
+fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolOutcome {
     let mut text = String::new();
     // An executor that cannot merge the streams still tells both.
     let streams = [("", &outcome.stdout), ("[standard error:]\n", &outcome.stderr)];
@@ -48,7 +50,7 @@ fn render(outcome: &CommandOutcome, budget: usize) -> ToolOutcome {
         if output.total > 0 {
             start_line(&mut text);
             text.push_str(title);
-            push_output(&mut text, output, budget / written);
+            push_output(&mut text, output, budget / written, redactor);
         }
     }
     let silent = text.is_empty();
@@ -60,12 +62,14 @@ fn render(outcome: &CommandOutcome, budget: usize) -> ToolOutcome {
     ToolOutcome::with_status(status, text)
 }
 
-fn push_output(text: &mut String, output: &CommandOutput, budget: usize) {
+fn push_output(text: &mut String, output: &CommandOutput, budget: usize, redactor: &Redactor) {
     let cut = cut(&output.head, &output.tail, output.total, budget);
-    text.push_str(&cut.head);
     if cut.omitted == 0 {
+        text.push_str(&cut.head);
         return;
     }
+    // Only here it is known where the text was cut, and so where a part of a secret may stand.
+    text.push_str(&redactor.redact_head(&cut.head));
     start_line(text);
     let _ = write!(text, "[{} of {} bytes of output are left out here; ", cut.omitted, output.total);
     let _ = match &output.spill_path {
@@ -76,7 +80,7 @@ fn push_output(text: &mut String, output: &CommandOutput, budget: usize) {
         None => write!(text, "it was not kept: send it to a file, or ask for less"),
     };
     text.push_str("]\n");
-    text.push_str(&cut.tail);
+    text.push_str(&redactor.redact_tail(&cut.tail));
 }
 
 /// How it went, and what to say of it beside the output.

@@ -6,6 +6,7 @@ mod failure;
 mod files;
 mod view;
 
+use conjure_base::Redactor;
 use conjure_conversation::{Access, CallTraits};
 use conjure_prompt::BuiltinTool;
 use conjure_sandbox::{CallOptions, Executor, LineRange};
@@ -76,11 +77,12 @@ impl Request {
         &self,
         executor: &dyn Executor,
         limits: &OutputLimits,
+        redactor: &Redactor,
         options: CallOptions,
     ) -> ToolOutcome {
         match self {
             Self::View { path, range } => view::run(executor, path, *range, limits, options).await,
-            Self::Bash { command } => bash::run(executor, command, limits, options).await,
+            Self::Bash { command } => bash::run(executor, command, limits, redactor, options).await,
             Self::CreateFile { path, text } => files::create(executor, path, text, options).await,
             Self::StrReplace { path, old, new } => files::replace(executor, path, old, new, options).await,
         }

@@ -198,7 +198,7 @@ impl Toolbox {
     ) -> BoxFuture<'c, ToolOutcome> {
         match prepared {
             Prepared::Builtin(executor, request) => Box::pin(async move {
-                request.run(executor, &self.limits, CallOptions { deadline, cancel }).await
+                request.run(executor, &self.limits, &self.redactor, CallOptions { deadline, cancel }).await
             }),
             Prepared::Host(tool, input) => {
                 tool.call(input, ToolContext { call_id: call.id.clone(), deadline, cancel })

@@ -205,6 +205,20 @@ async fn secrets_are_redacted_in_results_errors_and_every_tool() {
 }
 
 #[tokio::test]
+async fn a_secret_that_the_cut_parts_is_redacted() {
+    // Whichever way the cut falls, it falls into a secret.
+    let output = "s3cr3t-value-of-some-length,".repeat(20_000);
+    let executor = FakeExecutor::new().with_command("env", FakeCommand::Ends(exited(0, output.as_str())));
+    let toolbox =
+        over(&executor).redactor(Redactor::new([("KEY", "s3cr3t-value-of-some-length")])).build().unwrap();
+    let text = toolbox.run(&bash("env"), context()).await.text();
+    assert!(text.contains("bytes of output are left out here"), "{text}");
+    for part in ["s3cr", "gth,", "ngth"] {
+        assert!(!text.contains(part), "{part} in {text}");
+    }
+}
+
+#[tokio::test]
 async fn results_of_host_tools_are_bounded_and_clean() {
     let long = giving(ToolOutcome::text("x".repeat(1_000_000)));
     let text = long.run(&host_call("host"), context()).await.text();
