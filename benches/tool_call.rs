@@ -51,7 +51,10 @@ async fn measure() -> Result<()> {
 
     ours.sort_unstable();
     other.sort_unstable();
-    println!("{PROGRAM}, {ROUNDS} times each, in turns; the sandbox was ready after {:.1} ms", millis(opened));
+    println!(
+        "{PROGRAM}, {ROUNDS} times each, in turns; the sandbox was ready after {:.1} ms",
+        millis(opened)
+    );
     println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
     for (name, times) in [("sandbox (local)", &ours), ("tokio::process", &other)] {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| millis(percentile(times, percent)));

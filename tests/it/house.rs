@@ -193,3 +193,15 @@ fn unsafe_code_is_in_the_guests_sys_only() {
         }
     }
 }
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for room in rooms() {
+        for path in sources(&room.folder) {
+            let text = fs::read_to_string(&path).unwrap();
+            let is_tests = path.file_stem().is_some_and(|stem| stem == "tests")
+                || path.components().any(|part| part.as_os_str() == "tests");
+            assert!(is_tests || text.starts_with("//!"), "{} does not begin with `//!`", path.display());
+        }
+    }
+}
