@@ -79,3 +79,8 @@ pub use conjure_sandbox::{
     ExecutionContext, Executor, Input, Layout, LineRange, Listing, Local, NetworkPolicy, Sandbox,
     SandboxError, SandboxErrorKind, View, Written,
 };
+
+/// The examples of the README, so that they stay true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
