@@ -167,7 +167,8 @@ impl ExecJob {
     pub(crate) fn data(&mut self, content: &[u8], cx: &mut Cx<'_>) -> Result<(), FeedError> {
         match &mut self.stdin {
             Some(feed) => feed.push(content, cx.channel, cx.outbox),
-            None if content.is_empty() => Ok(()),
+            // After the program's end the host may not know yet: what was on its way is thrown away.
+            None if content.is_empty() || self.ended.is_some() => Ok(()),
             None => Err(FeedError::BeyondCredit),
         }
     }

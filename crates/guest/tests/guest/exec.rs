@@ -250,6 +250,27 @@ fn standard_input_comes_whole() {
     assert_eq!(guest.finish(idle).end(), ExecEnd::Cancelled);
 }
 
+/// The host cannot know of the end yet, and what it was granted before it may send.
+#[test]
+fn input_that_comes_after_the_end_is_thrown_away() {
+    let mut guest = Guest::start();
+    let script = "echo $$ > pid.new; mv pid.new pid; echo out";
+    let request = ExecRequest { stdin: StdinMode::Stream, ..exec_request(&["bash", "-c", script]) };
+    // Without credit the output waits, and the operation is still open after the program's end.
+    let channel = guest.open(Request::Exec(request), 0, None);
+    wait_until("the program has ended", || {
+        let pid = std::fs::read_to_string(guest.work("pid")).unwrap_or_default();
+        !pid.is_empty() && !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists()
+    });
+    assert_eq!(guest.bash("true").end(), ExecEnd::Exited(0));
+    guest.send_data(channel, b"late");
+    guest.send(FrameKind::Eof, channel, &[]);
+    assert_eq!(guest.bash("echo alive").text(), "alive\n");
+    guest.grant(channel, PLENTY);
+    let outcome = guest.finish(channel);
+    assert_eq!((outcome.end(), outcome.text().as_str()), (ExecEnd::Exited(0), "out\n"));
+}
+
 #[test]
 fn a_stream_that_nobody_reads_delays_no_other_and_holds_up_its_program() {
     let mut guest = Guest::start();
