@@ -1,7 +1,8 @@
 //! Showing a file or folder to a model.
 //!
 //! A text is read twice: once to see that it is text and where its lines are, and once, the lines that were
-//! asked for, to send them. So memory stays flat and nothing is sent of what turns out to be no text.
+//! asked for, to send them. So memory stays flat and nothing is sent of what turns out to be no text. Something
+//! may change the file in between: what is sent is checked again, because the host relies on its being text.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -194,22 +195,43 @@ fn send(
         length -= tail.min(back);
     }
     file.seek(SeekFrom::Start(survey.start)).map_err(|error| failed(&error, path, DOING))?;
-    let mut counting = CountLines { output, breaks: 0, ends_in_break: true };
-    let sent = pass(file, &mut counting, length, path, DOING)?;
-    Ok((sent, counting.breaks + u64::from(!counting.ends_in_break)))
+    let mut sending = SendText { output, carried: Vec::new(), is_text: true, breaks: 0, ends_in_break: true };
+    let sent = pass(file, &mut sending, length, path, DOING)?;
+    if !sending.is_text || !sending.carried.is_empty() {
+        let message = format!("cannot view `{path}`: it was changed while it was read; view it again");
+        return Err(error::io(message));
+    }
+    Ok((sent, sending.breaks + u64::from(!sending.ends_in_break)))
 }
 
-/// Counts the lines that go through.
-struct CountLines<'a, W> {
+/// Counts the lines that go through, and sees whether all is text.
+struct SendText<'a, W> {
     output: &'a mut W,
+    /// The last bytes, when they begin a character whose rest did not come yet: at most three.
+    carried: Vec<u8>,
+    is_text: bool,
     breaks: u64,
     ends_in_break: bool,
 }
 
-impl<W: Write> Write for CountLines<'_, W> {
+impl<W> SendText<'_, W> {
+    fn check(&mut self, bytes: &[u8]) {
+        let joined = [self.carried.as_slice(), bytes].concat();
+        self.carried.clear();
+        if let Err(error) = std::str::from_utf8(&joined) {
+            self.is_text &= error.error_len().is_none();
+            if self.is_text {
+                self.carried.extend_from_slice(joined.get(error.valid_up_to()..).unwrap_or_default());
+            }
+        }
+    }
+}
+
+impl<W: Write> Write for SendText<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let length = self.output.write(bytes)?;
         let written = bytes.get(..length).unwrap_or_default();
+        self.check(written);
         self.breaks += written.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.ends_in_break = written.last().map_or(self.ends_in_break, |byte| *byte == b'\n');
         Ok(length)
@@ -255,6 +277,18 @@ mod tests {
             prop_assert_eq!(found.lines, lines.len() as u64);
             prop_assert_eq!(found.size, text.len() as u64);
             prop_assert_eq!(&text[found.start as usize..found.end as usize], wanted);
+        }
+
+        #[test]
+        fn what_is_sent_is_text_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..20), size in 1_usize..9) {
+            let mut sending =
+                SendText { output: &mut Vec::new(), carried: Vec::new(), is_text: true, breaks: 0, ends_in_break: true };
+            for piece in bytes.chunks(size) {
+                sending.write_all(piece).expect("memory takes all");
+                prop_assert!(sending.carried.len() < 4);
+            }
+            let is_text = sending.is_text && sending.carried.is_empty();
+            prop_assert_eq!(is_text, std::str::from_utf8(&bytes).is_ok());
         }
 
         #[test]
