@@ -14,7 +14,8 @@ use conjure_guest::protocol::{ErrorCode, GuestError, PAYLOAD_MAX, Request, Strea
 use crate::feed::{Feed, FeedError, Framing};
 use crate::files::{Roots, Work};
 use crate::job::{
-    Cut, Cx, Got, Interest, PATIENCE, Port, kill, pipe_from_child, pipe_to_child, read, tell_to_end,
+    Cut, Cx, Got, Interest, PATIENCE, Port, kill, next_patience, pipe_from_child, pipe_to_child, read,
+    tell_to_end,
 };
 use crate::{error, sys};
 
@@ -176,8 +177,8 @@ impl FileJob {
     }
 
     /// When to look again, if nothing happens before.
-    pub(crate) fn next_look(&self) -> Option<Duration> {
-        self.cut.map(|(_, since)| since + PATIENCE)
+    pub(crate) fn next_look(&self, now: Duration) -> Option<Duration> {
+        self.cut.map(|(_, since)| next_patience(since, now))
     }
 
     /// Goes as far as it can. The payload of the last frame, when it is over.

@@ -182,6 +182,7 @@ impl Guest {
             tokens.push(Token::Outbox);
             fds.push(PollFd::from_borrowed_fd(stdout, PollFlags::OUT));
         }
+        let now = clock::now();
         let mut due = self.sweep.map(|(_, next)| next);
         let mut interests: Vec<Interest<'_>> = Vec::new();
         for (&number, channel) in &self.channels {
@@ -193,11 +194,11 @@ impl Guest {
             let look = match &channel.job {
                 Job::Exec(job) => {
                     job.interests(room, &mut interests);
-                    job.next_look()
+                    job.next_look(now)
                 }
                 Job::File(job) => {
                     job.interests(room, &mut interests);
-                    job.next_look()
+                    job.next_look(now)
                 }
             };
             for (port, fd, events) in interests.drain(..) {

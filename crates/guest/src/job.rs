@@ -14,8 +14,15 @@ use crate::error;
 use crate::exec::{OomCounter, SpillFolder};
 use crate::outbox::Outbox;
 
-/// How long a process that was told to end may take before it is killed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process that was told to end may take before it is killed; after as long again, the operation is
+/// over whether it is gone or not. Both together are less than the three seconds after which a host takes a guest
+/// that does not answer for dead, and everything with it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// When to look again at a process that was told to end at `since`.
+pub(crate) fn next_patience(since: Duration, now: Duration) -> Duration {
+    if now < since + PATIENCE { since + PATIENCE } else { since + 2 * PATIENCE }
+}
 
 /// Bytes that are read at once.
 pub(crate) const SCRATCH: usize = 128 * 1024;

@@ -107,6 +107,16 @@ async fn a_timeout_ends_every_descendant() {
     bed.until_nothing_bears_the_mark().await;
 }
 
+/// The guest kills a supervisor that cannot end itself, before the host loses its patience with the guest.
+#[tokio::test]
+async fn a_command_that_keeps_stopping_its_supervisor_does_not_cost_the_sandbox() {
+    let bed = bed().await;
+    let script = "for i in 1 2 3 4; do setsid bash -c \"while :; do kill -STOP $PPID; done\" & done; wait";
+    let outcome = bed.sandbox.run(Command::bash(script), CallOptions::until(support::soon(1))).await;
+    assert_eq!(outcome.unwrap().end, CommandEnd::TimedOut);
+    assert_eq!(text(&bed.bash("echo alive").await.unwrap()), "alive\n");
+}
+
 fn sleepers(bed: &Bed) -> usize {
     let name = format!("{} 1000", bed.mark());
     bearing(bed.mark()).iter().filter(|process| process.arguments.trim() == name).count()

@@ -14,7 +14,8 @@ use conjure_guest::protocol::{ExecEnd, ExecReply, ExecRequest, GuestError, Reply
 
 use crate::feed::{Feed, FeedError, Framing};
 use crate::job::{
-    Cut, Cx, Got, Interest, PATIENCE, Port, kill, pipe_from_child, pipe_to_child, read, tell_to_end,
+    Cut, Cx, Got, Interest, PATIENCE, Port, kill, next_patience, pipe_from_child, pipe_to_child, read,
+    tell_to_end,
 };
 use crate::sys;
 
@@ -213,9 +214,9 @@ impl ExecJob {
     }
 
     /// When to look again, if nothing happens before.
-    pub(crate) fn next_look(&self) -> Option<Duration> {
+    pub(crate) fn next_look(&self, now: Duration) -> Option<Duration> {
         match self.phase {
-            Phase::Killing { since, .. } => Some(since + PATIENCE),
+            Phase::Killing { since, .. } => Some(next_patience(since, now)),
             Phase::Draining { since, last, .. } => Some((last + DRAIN).min(since + DRAIN_MAX)),
             Phase::Running | Phase::Delivering { .. } => None,
         }

@@ -15,8 +15,9 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(10);
 /// How long that goes on: what cannot be killed by then is not ours to kill.
 const SWEEP_MAX: Duration = Duration::from_secs(5);
 
-/// How long children may take to end themselves when the guest ends, before they are killed.
-const END_PATIENCE: Duration = Duration::from_secs(3);
+/// How long children may take to end themselves when the guest ends, before they are killed. The guest itself is
+/// killed by its host after three seconds, and could kill nothing any more.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the guest waits for its end at all.
 const END_MAX: Duration = Duration::from_secs(10);

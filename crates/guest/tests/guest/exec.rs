@@ -175,6 +175,20 @@ fn a_command_that_kills_its_shim_is_lost_and_killed() {
     assert_eq!(guest.bash("exit 3").end(), ExecEnd::Exited(3));
 }
 
+/// Stopped over and over, a shim can do nothing.
+#[test]
+fn a_command_that_keeps_stopping_its_shim_is_killed_all_the_same() {
+    let script = "for i in 1 2 3 4; do setsid bash -c \"while :; do kill -STOP $PPID; done\" & done; wait";
+    let mut guest = Guest::start();
+    let channel = guest.open(bash(script), PLENTY, Some(300));
+    assert_eq!(guest.finish(channel).end(), ExecEnd::TimedOut);
+    guest.assert_nothing_left();
+    guest.open(bash(&format!("touch running; {script}")), PLENTY, None);
+    wait_until("it runs", || guest.work("running").exists());
+    assert!(guest.close().success());
+    guest.assert_nothing_left();
+}
+
 #[test]
 fn a_kill_of_the_own_group_hits_no_shim() {
     let mut guest = Guest::start();
