@@ -12,6 +12,9 @@ use conjure_guest::protocol::{DATA_MAX, FrameKind, GuestError, Reply, StreamId, 
 /// Content shorter than this is joined with what came before it.
 const JOIN_BELOW: usize = 4096;
 
+/// The most content that waits to be written, whatever the guest grants: it may grant a terabyte.
+const QUEUE: usize = 512 * 1024;
+
 /// The state of one operation. Nothing in it grows beyond the credit that was granted, in either direction.
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -38,8 +41,10 @@ pub(super) struct Outgoing {
     pub(super) open: Option<Vec<u8>>,
     /// Credit to announce.
     pub(super) grant: u32,
-    /// Content to write; never more than the guest granted.
+    /// Content to write; never more than the guest granted, nor than [`QUEUE`].
     data: VecDeque<Bytes>,
+    /// Its bytes.
+    queued: usize,
     /// What the guest granted beyond `data`.
     credit: u64,
     end: End,
@@ -85,6 +90,7 @@ impl Channel {
                 open: Some(open),
                 grant: 0,
                 data: VecDeque::new(),
+                queued: 0,
                 credit: 0,
                 end: End::Open,
                 cancel: Cancel::No,
@@ -100,18 +106,20 @@ impl Channel {
 }
 
 impl Outgoing {
-    /// Takes as much of `piece` as credit and one frame allow; whether it took anything.
+    /// Takes as much of `piece` as credit, the queue and one frame allow; whether it took anything.
     pub(super) fn accept(&mut self, piece: &mut Bytes) -> bool {
         if self.end != End::Open || self.cancel != Cancel::No {
             // Nobody listens any more: the content is dropped, and `Done` follows.
             piece.clear();
             return true;
         }
-        let room = usize::try_from(self.credit).unwrap_or(usize::MAX).min(DATA_MAX).min(piece.len());
+        let credit = usize::try_from(self.credit).unwrap_or(usize::MAX);
+        let room = credit.min(QUEUE - self.queued).min(DATA_MAX).min(piece.len());
         if room == 0 {
             return piece.is_empty();
         }
         self.credit -= room as u64;
+        self.queued += room;
         self.data.push_back(piece.split_to(room));
         true
     }
@@ -131,7 +139,7 @@ impl Outgoing {
 
     /// The operation is to end; content that was not written is dropped. Whether that is news.
     pub(super) fn cancel(&mut self) -> bool {
-        self.data.clear();
+        self.drop_data();
         self.end = End::Written;
         let news = self.cancel == Cancel::No;
         if news {
@@ -142,10 +150,15 @@ impl Outgoing {
 
     /// Nothing more is written for this channel: its `Done` came.
     pub(super) fn close(&mut self) {
-        self.data.clear();
+        self.drop_data();
         self.grant = 0;
         self.end = End::Written;
         self.cancel = Cancel::Written;
+    }
+
+    fn drop_data(&mut self) {
+        self.data.clear();
+        self.queued = 0;
     }
 
     pub(super) fn has_data(&self) -> bool {
@@ -174,6 +187,7 @@ impl Outgoing {
     pub(super) fn write_data(&mut self, id: u32, buffer: &mut Vec<u8>) -> bool {
         let mut fits = true;
         if let Some(piece) = self.data.pop_front() {
+            self.queued -= piece.len();
             let mut payload = Vec::with_capacity(piece.len() + 1);
             payload.push(StreamId::Content as u8);
             payload.extend_from_slice(&piece);

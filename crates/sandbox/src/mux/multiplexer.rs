@@ -161,6 +161,7 @@ impl Multiplexer {
         {
             if let Some(channel) = self.channels.get_mut(&id) {
                 fits &= channel.outgoing.write_data(id, buffer);
+                self.wakes.extend(channel.outgoing.waiter.take());
                 channel.outgoing.in_data = channel.outgoing.has_data();
                 if channel.outgoing.in_data {
                     self.data.push_back(id);

@@ -163,6 +163,24 @@ fn content_waits_for_credit_and_requests_do_not_wait_for_content() {
 }
 
 #[test]
+fn a_guest_that_grants_a_terabyte_is_not_taken_at_its_word() {
+    let (mut multiplexer, id) = opened();
+    for _ in 0..256 {
+        multiplexer.receive(frame(FrameKind::Credit, id, &u32::MAX.to_le_bytes())).unwrap();
+    }
+    let content = Bytes::from(vec![b'x'; 4 * 1024 * 1024]);
+    let mut rest = content.clone();
+    let mut context = Context::from_waker(Waker::noop());
+    while multiplexer.poll_send(id, &mut rest, &mut context).is_ready() && !rest.is_empty() {}
+    assert_eq!(content.len() - rest.len(), 512 * 1024);
+    // What was written makes room, and who waits for it is woken.
+    multiplexer.take_wakes();
+    assert!(!written(&mut multiplexer).is_empty());
+    assert_eq!(multiplexer.take_wakes().len(), 1);
+    assert!(multiplexer.poll_send(id, &mut rest, &mut context).is_ready());
+}
+
+#[test]
 fn a_request_longer_than_a_frame_is_refused_with_a_remedy() {
     let mut open = read_request();
     open.request = Request::Read { path: "x".repeat(2 << 20), offset: 0, length: None };
