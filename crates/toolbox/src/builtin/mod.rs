@@ -81,7 +81,7 @@ impl Request {
         options: CallOptions,
     ) -> ToolOutcome {
         match self {
-            Self::View { path, range } => view::run(executor, path, *range, limits, options).await,
+            Self::View { path, range } => view::run(executor, path, *range, limits, redactor, options).await,
             Self::Bash { command } => bash::run(executor, command, limits, redactor, options).await,
             Self::CreateFile { path, text } => files::create(executor, path, text, options).await,
             Self::StrReplace { path, old, new } => files::replace(executor, path, old, new, options).await,

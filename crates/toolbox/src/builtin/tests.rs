@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_base::Deadline;
+use conjure_base::{Deadline, Redactor};
 use conjure_conversation::{CallContext, ResultContent, ToolCall, ToolResult, ToolRunner as _};
 use conjure_sandbox::{CommandEnd, CommandOutcome, CommandOutput, SandboxError, SandboxErrorKind};
 use serde_json::{Value, json};
@@ -41,6 +41,23 @@ fn sandbox() -> FakeExecutor {
         .with_file("data/deep/er/x", "")
         .with_file("tool.bin", b"\x7fELF\xff\xfe".as_slice())
         .with_file("odd.txt", "form\x0cfeed \x1b[31mred\r\n")
+}
+
+#[tokio::test]
+async fn what_a_cut_line_leaves_of_a_secret_is_not_shown() {
+    let limits = OutputLimits { view: 1024 + 60, ..OutputLimits::default() };
+    // The cut, wherever it falls, falls into one of them.
+    let executor = FakeExecutor::new().with_file("long.txt", "s3cr3t-value".repeat(200));
+    let toolbox = Toolbox::builder()
+        .executor(Arc::new(executor))
+        .limits(limits)
+        .redactor(Redactor::new([("KEY", "s3cr3t-value")]))
+        .build()
+        .unwrap();
+    let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+    let result = toolbox.run(&ToolCall::new("toolu_1", "view", &json!({"path": "long.txt"})), context).await;
+    let text = result.text();
+    assert!(text.contains("too long") && text.contains("[REDACTED:KEY]") && !text.contains("s3cr"), "{text}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use conjure_base::Redactor;
 use conjure_sandbox::{
     CallOptions, EntryKind, Executor, LineRange, Listing, SandboxError, SandboxErrorKind, View,
 };
@@ -19,6 +20,7 @@ pub(super) async fn run(
     path: &str,
     range: Option<LineRange>,
     limits: &OutputLimits,
+    redactor: &Redactor,
     options: CallOptions,
 ) -> ToolOutcome {
     let shown = quote(path);
@@ -26,7 +28,7 @@ pub(super) async fn run(
     match look(executor, path, range, limits, options).await {
         Ok(View::Text { text, first_line, last_line, total_lines, size, truncated }) => {
             let lines = Lines { text: &text, first_line, last_line, total_lines, size, truncated };
-            lines.render(&shown, range, budget)
+            lines.render(&shown, range, budget, redactor)
         }
         Ok(View::Image { media_type, bytes }) => {
             if bytes.len() as u64 > limits.raw_image() {
@@ -81,7 +83,13 @@ struct Lines<'t> {
 
 impl Lines<'_> {
     /// The lines with their numbers, as `cat -n` writes them, as many as fit; then what is missing and how to get it.
-    fn render(&self, shown: &str, range: Option<LineRange>, budget: usize) -> ToolOutcome {
+    fn render(
+        &self,
+        shown: &str,
+        range: Option<LineRange>,
+        budget: usize,
+        redactor: &Redactor,
+    ) -> ToolOutcome {
         if self.size == 0 || self.total_lines == 0 {
             return ToolOutcome::text(format!("[`{shown}` is empty]"));
         }
@@ -100,7 +108,7 @@ impl Lines<'_> {
             let numbered = format!("{number:>6}\t{}\n", clean(line.trim_end_matches('\n').as_bytes()));
             if last.is_none() && (!whole || numbered.len() > budget) {
                 // Not even the first line fits: its start is better than nothing.
-                return ToolOutcome::text(self.start_of_line(&numbered, number, budget));
+                return ToolOutcome::text(self.start_of_line(&numbered, number, budget, redactor));
             }
             if !whole || out.len() + numbered.len() > budget {
                 break;
@@ -122,9 +130,10 @@ impl Lines<'_> {
         ToolOutcome::text(out)
     }
 
-    fn start_of_line(&self, numbered: &str, number: u64, budget: usize) -> String {
+    fn start_of_line(&self, numbered: &str, number: u64, budget: usize, redactor: &Redactor) -> String {
         let end = numbered.floor_char_boundary(budget.min(numbered.len()));
-        let start = numbered[..end].trim_end_matches('\n');
+        // Only here it is known where the text was cut, and so where a part of a secret may stand.
+        let start = redactor.redact_head(numbered[..end].trim_end_matches('\n'));
         format!(
             "{start}\n[line {number} of {} is too long, so only its start is shown, of {} bytes in all; look at parts \
              of it with `bash_tool`, for example `sed -n {number}p … | cut -c 1000-2000`]",
