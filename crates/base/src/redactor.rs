@@ -102,12 +102,12 @@ impl fmt::Debug for Redactor {
 /// Whether a variable of this name usually holds a secret (`API_KEY`, `DB_PASSWORD`, `GITHUB_TOKEN` ...).
 #[must_use]
 pub fn looks_sensitive(name: &str) -> bool {
-    const WORDS: [&str; 8] =
-        ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS", "AUTH"];
-    name.to_uppercase().split(|c: char| !c.is_alphanumeric()).any(|word| {
-        WORDS.contains(&word)
-            || ["APIKEY", "PASSPHRASE", "PRIVATEKEY"].iter().any(|tail| word.ends_with(tail))
-    })
+    const WORDS: [&str; 5] = ["KEY", "PASS", "CREDENTIAL", "CREDENTIALS", "AUTH"];
+    // No usual word ends in these.
+    const TAILS: [&str; 7] = ["APIKEY", "PASSPHRASE", "PRIVATEKEY", "PASSWORD", "PASSWD", "TOKEN", "SECRET"];
+    name.to_uppercase()
+        .split(|c: char| !c.is_alphanumeric())
+        .any(|word| WORDS.contains(&word) || TAILS.iter().any(|tail| word.ends_with(tail)))
 }
 
 #[cfg(test)]
@@ -153,10 +153,20 @@ mod tests {
 
     #[test]
     fn names_of_secrets_are_known_and_others_are_not() {
-        for name in ["ANTHROPIC_API_KEY", "github-token", "DB_PASSWORD", "MY_APIKEY", "aws.secret"] {
+        for name in [
+            "ANTHROPIC_API_KEY",
+            "github-token",
+            "DB_PASSWORD",
+            "MY_APIKEY",
+            "aws.secret",
+            "PGPASSWORD",
+            "SMTP_PASS",
+            "AUTHTOKEN",
+            "clientSecret",
+        ] {
             assert!(looks_sensitive(name), "{name}");
         }
-        for name in ["PATH", "KEYBOARD", "MONKEY", "TOKENIZERS_PARALLELISM", "LANG"] {
+        for name in ["PATH", "KEYBOARD", "MONKEY", "TOKENIZERS_PARALLELISM", "LANG", "COMPASS", "PWD"] {
             assert!(!looks_sensitive(name), "{name}");
         }
     }
