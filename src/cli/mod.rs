@@ -50,7 +50,10 @@ fn start(args: Args, environment: &Environment, terminal: &Arc<Terminal>) -> Res
     let file = args.config.or_else(|| Config::default_file(environment));
     let config = Config::layered(Settings::default(), environment, file.as_deref());
     match args.command {
-        Subcommand::Run(args) => in_runtime(run::run(&Arc::from(args), &config?, terminal)),
+        Subcommand::Run(args) => {
+            let run = run::run(Arc::from(args), config?, Arc::clone(terminal));
+            in_runtime(signals::never_stuck(run))
+        }
         Subcommand::Skills(args) => skills::skills(&args.command, &config?, terminal),
         // It reports a broken configuration like everything else that is broken.
         Subcommand::Doctor(args) => in_runtime(doctor::doctor(&args, config, environment, terminal)),

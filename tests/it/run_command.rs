@@ -184,6 +184,15 @@ fn events_are_lines_of_json_with_places_in_order() {
 }
 
 #[test]
+fn an_event_is_one_line_also_when_the_model_spreads_its_words_over_lines() {
+    let script = script("- content: [{raw: \"{\\\"type\\\":\\\"text\\\",\\n\\\"text\\\":\\\"x\\\"}\"}]\n");
+    let run = Conjure::new(["run", "--sandbox", "local", "--json", "--script"]).arg(script.path()).arg("Go");
+    let events = run.finish().code(0).json_lines();
+    let said = events.iter().find(|event| event["type"] == "agent.message").unwrap();
+    assert_eq!(said["content"][0]["text"], "x");
+}
+
+#[test]
 fn a_recording_plays_again_with_the_same_requests() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (folder.path().join("first.json"), folder.path().join("second.json"));

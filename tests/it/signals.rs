@@ -92,3 +92,26 @@ fn a_run_that_waits_for_input_can_be_interrupted() {
     run.signal(Signal::INT);
     run.wait().code(130);
 }
+
+#[test]
+fn a_run_whose_errors_nobody_reads_can_be_interrupted() {
+    let script = script("- content: x\n");
+    let run = Conjure::new(["run", "--sandbox", "local", "--script"])
+        .arg(script.path())
+        .arg("Go")
+        .with_stuck_errors()
+        .start();
+    // Its signals are caught, and it waits in its first line.
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", run.pid().as_raw_nonzero())).unwrap();
+    let caught = || {
+        let mask =
+            status().lines().find_map(|line| line.strip_prefix("SigCgt:\t").map(str::to_owned)).unwrap();
+        let mask = u64::from_str_radix(&mask, 16).unwrap();
+        [Signal::INT, Signal::TERM].iter().all(|signal| mask >> (signal.as_raw() - 1) & 1 == 1)
+    };
+    eventually("signals are caught", caught);
+    run.signal(Signal::INT);
+    run.signal(Signal::TERM);
+    let finished = run.wait();
+    assert!(matches!(finished.code, Some(130 | 143)), "{finished:?}");
+}

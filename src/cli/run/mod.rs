@@ -24,11 +24,11 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::run::ending::Ending;
 use crate::cli::run::prepare::{Prepared, configured, prepare};
-use crate::cli::run::progress::{Show, watch};
+use crate::cli::run::progress::{Show, Watcher, watch};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
 
-/// A reader that takes nothing for this long is not waited for at the end.
+/// So long a reader may take after a signal; without one it may take its time.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A sandbox that has not ended by then is left to end by itself.
@@ -45,12 +45,16 @@ struct Conversed {
     signal: Option<Exit>,
 }
 
-/// Answers the prompt.
-pub(crate) async fn run(
-    args: &Arc<RunArgs>,
-    config: &Config,
-    terminal: &Arc<Terminal>,
-) -> Result<Exit, Failure> {
+/// Answers the prompt, and says so when it cannot.
+pub(crate) async fn run(args: Arc<RunArgs>, config: Config, terminal: Arc<Terminal>) -> Exit {
+    let done = answer(&args, &config, &terminal).await;
+    done.unwrap_or_else(|failure| {
+        terminal.failure(&failure);
+        failure.exit
+    })
+}
+
+async fn answer(args: &Arc<RunArgs>, config: &Config, terminal: &Arc<Terminal>) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
     let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
     let config = configured(args, config)?;
@@ -62,9 +66,11 @@ pub(crate) async fn run(
     let show = if args.json { Show::Events(session_id()?) } else { Show::Progress };
     let unread = CancellationToken::new();
     let (watcher, printer) = watch(Arc::clone(terminal), show, unread.clone());
-    let options = LoopOptions { deadline, observer: Arc::new(watcher), ..loop_options(&config) };
+    let watcher = Arc::new(watcher);
+    let options =
+        LoopOptions { deadline, observer: Arc::<Watcher>::clone(&watcher), ..loop_options(&config) };
 
-    let Conversed { outcome, signal } = converse(&prepared, options, &unread, &mut signals, terminal).await;
+    let Conversed { outcome, signal } = converse(&prepared, options, &unread, &mut signals, watcher).await;
     // The outcome holds the observer, and the printer ends only after it.
     let ending = outcome.map(|outcome| Ending::of(outcome, signal));
     let Prepared { workbench, before, recorder, .. } = prepared;
@@ -76,9 +82,14 @@ pub(crate) async fn run(
             _ = signals.next() => false,
         },
     };
-    if ending.is_some() {
-        printer.finish(READER_PATIENCE).await;
-    }
+    let unwritten = match (&ending, signal) {
+        (None, _) => None,
+        (Some(_), None) => printer.finish(signals.next()).await,
+        (Some(_), Some(signal)) => printer
+            .finish(SystemClock.sleep_until(SystemClock.deadline(READER_PATIENCE)))
+            .await
+            .map(|()| signal),
+    };
     if !cleaned {
         terminal.warning("the sandbox was not waited for; it ends with this process");
     }
@@ -92,6 +103,9 @@ pub(crate) async fn run(
         terminal.warning(&format!("the recording is not whole: {error}"));
     }
     let Some(ending) = ending else { return Ok(signal.unwrap_or(Exit::Interrupted)) };
+    if let Some(exit) = unwritten {
+        return Ok(exit);
+    }
     // A reader may take its time, and a signal must not wait for it.
     let (as_events, teller) = (args.json, Arc::clone(terminal));
     let told = tokio::task::spawn_blocking(move || ending.tell(as_events, &teller));
@@ -108,7 +122,7 @@ async fn converse(
     options: LoopOptions,
     unread: &CancellationToken,
     signals: &mut Signals,
-    terminal: &Terminal,
+    watcher: Arc<Watcher>,
 ) -> Conversed {
     let cancel = options.cancel.clone();
     let messages = vec![prepared.message.clone()];
@@ -122,7 +136,7 @@ async fn converse(
                 if signal.is_some() {
                     return Conversed { outcome: None, signal };
                 }
-                terminal.note("interrupted: ending what was started (a second signal does not wait for it)");
+                watcher.note("interrupted: ending what was started (a second signal does not wait for it)");
                 signal = Some(exit);
                 cancel.cancel();
             }

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use conjure::{
     AfterAnswer, Block, BlockKind, Event, EventKind, Observer, Response, SessionId, Timestamp, ToolCall,
@@ -34,7 +33,16 @@ pub(super) enum Show {
 /// The observer's end of the queue.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    queue: Mutex<Sender<(u64, Event)>>,
+    queue: Mutex<Sender<Item>>,
+}
+
+/// What the writer writes.
+#[derive(Debug)]
+enum Item {
+    /// What was recorded, and its place.
+    Event(u64, Event),
+    /// A line for people.
+    Note(&'static str),
 }
 
 /// The writer's end of it.
@@ -50,30 +58,49 @@ pub(super) fn watch(terminal: Arc<Terminal>, show: Show, unread: CancellationTok
     (Watcher { queue: Mutex::new(sender) }, Printer { done })
 }
 
-impl Observer for Watcher {
-    fn recorded(&self, seq: u64, event: &Event) {
+impl Watcher {
+    /// A line on standard error, after all that happened before it. Does not wait for a reader.
+    pub(super) fn note(&self, line: &'static str) {
+        self.send(Item::Note(line));
+    }
+
+    fn send(&self, item: Item) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         // The writer ends only after this end of the queue; were it gone, there would be nobody to tell.
-        let _ = queue.send((seq, event.clone()));
+        let _ = queue.send(item);
+    }
+}
+
+impl Observer for Watcher {
+    fn recorded(&self, seq: u64, event: &Event) {
+        self.send(Item::Event(seq, event.clone()));
     }
 }
 
 impl Printer {
-    /// Waits until everything is written, or a reader has taken nothing for this long. The observer must be gone.
-    pub(super) async fn finish(self, patience: Duration) {
-        let _ = tokio::time::timeout(patience, self.done).await;
+    /// Waits until everything is written: a reader may take its time, and an event that is missing would look like
+    /// one that did not happen. Gives `over` when that comes first. The observer must be gone.
+    pub(super) async fn finish<T>(self, over: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            _ = self.done => None,
+            over = over => Some(over),
+        }
     }
 }
 
-fn write_all(receiver: &Receiver<(u64, Event)>, terminal: &Terminal, show: Show, unread: &CancellationToken) {
+fn write_all(receiver: &Receiver<Item>, terminal: &Terminal, show: Show, unread: &CancellationToken) {
     let mut narrator = Narrator::default();
-    for (seq, event) in receiver {
+    for item in receiver {
+        let (seq, event) = match item {
+            Item::Event(seq, event) => (seq, event),
+            Item::Note(line) => {
+                terminal.note(line);
+                continue;
+            }
+        };
         if let Show::Events(session) = show {
             for event in session_events(session, seq, &event) {
-                match serde_json::to_string(&event) {
-                    Ok(line) => terminal.output(&line),
-                    Err(error) => terminal.warning(&format!("an event cannot be written: {error}")),
-                }
+                terminal.output(&event.to_line());
             }
             if terminal.output_is_closed() {
                 unread.cancel();
@@ -180,6 +207,25 @@ fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the tasks stand in for the writer's thread")]
+    async fn a_slow_reader_is_waited_for_unless_the_user_ends_the_wait() {
+        let (read, reading) = tokio::sync::oneshot::channel::<()>();
+        let printing = async { reading.await.unwrap_or_default() };
+        let done = tokio::spawn(printing);
+        let mut finishing = Box::pin(Printer { done }.finish(std::future::pending::<()>()));
+        let day = std::time::Duration::from_secs(24 * 60 * 60);
+        assert!(
+            tokio::time::timeout(day, &mut finishing).await.is_err(),
+            "the rest of the events was given up"
+        );
+        read.send(()).unwrap();
+        assert_eq!(finishing.await, None);
+
+        let stuck = Printer { done: tokio::spawn(std::future::pending()) };
+        assert_eq!(stuck.finish(std::future::ready("a signal")).await, Some("a signal"));
+    }
 
     #[test]
     fn a_line_is_short_and_has_no_controls() {

@@ -44,6 +44,8 @@ enum Output {
     Closed,
     /// Nor standard error.
     AllClosed,
+    /// Standard error is a full pipe, which nobody empties.
+    ErrorsStuck,
 }
 
 /// A script of model turns, in a file that goes when it is dropped.
@@ -68,6 +70,7 @@ pub(crate) struct Running {
     stdout: Reader,
     stderr: Reader,
     _open_input: Option<ChildStdin>,
+    _unread: Option<std::io::PipeReader>,
     home: Option<tempfile::TempDir>,
 }
 
@@ -165,10 +168,24 @@ impl Conjure {
         self
     }
 
+    /// Standard error is a full pipe, so that the first line that is written to it waits for ever.
+    pub(crate) fn with_stuck_errors(mut self) -> Self {
+        self.output = Output::ErrorsStuck;
+        self
+    }
+
     /// Starts it.
     pub(crate) fn start(mut self) -> Running {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if self.output != Output::Read {
+        let mut unread = None;
+        if self.output == Output::ErrorsStuck {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            // As much as fits: the smallest size that a pipe has.
+            let size = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+            writer.write_all(&vec![b'x'; size]).unwrap();
+            self.command.stderr(writer);
+            unread = Some(reader);
+        } else if self.output != Output::Read {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
             if self.output == Output::AllClosed {
@@ -193,7 +210,7 @@ impl Conjure {
                 None
             }
         };
-        Running { child, stdout, stderr, _open_input: open_input, home: Some(self.home) }
+        Running { child, stdout, stderr, _open_input: open_input, _unread: unread, home: Some(self.home) }
     }
 
     /// Runs it to its end.
