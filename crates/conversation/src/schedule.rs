@@ -23,7 +23,8 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the calls of one answer and returns their results in call order (specification 5.10). Each is
 /// authorised first; there is nobody to ask here, so a call that asks is denied. After the context's deadline or
-/// cancellation, tools have [`CANCEL_GRACE`] to end; what did not run or end by then is a result that says so.
+/// cancellation nothing is authorised or started any more, and tools have [`CANCEL_GRACE`] to end; what did not run or
+/// end by then is a result that says so.
 ///
 /// Must be polled within a Tokio runtime whose time driver is enabled.
 pub async fn execute_tool_calls(
@@ -33,8 +34,14 @@ pub async fn execute_tool_calls(
 ) -> Vec<ToolResult> {
     let mut results: Vec<Option<ToolResult>> = Vec::with_capacity(calls.len());
     let mut allowed: Vec<(usize, &ToolCall, CallTraits)> = Vec::new();
+    let mut over = Box::pin(over(&context, &SystemClock));
     for (place, call) in calls.iter().enumerate() {
-        results.push(match authorize(runner, call).await {
+        // The end comes first: a check that never answers must not keep the calls from ending.
+        let Either::Right((authorization, _)) = select(&mut over, Box::pin(authorize(runner, call))).await
+        else {
+            break;
+        };
+        results.push(match authorization {
             Authorization::Allow => {
                 allowed.push((place, call, traits(runner, call)));
                 None
@@ -44,6 +51,7 @@ pub async fn execute_tool_calls(
             }
         });
     }
+    results.resize(calls.len(), None);
     let access: Vec<Access> = allowed.iter().map(|(_, _, traits)| traits.access).collect();
     for range in batches(&access) {
         if context.cancel.is_cancelled() || SystemClock.remaining(context.deadline).is_zero() {
@@ -60,6 +68,15 @@ pub async fn execute_tool_calls(
         ToolResult::error(&call.id, "not run: the calls were cancelled or their deadline passed")
     };
     calls.iter().zip(results).map(|(call, result)| result.unwrap_or_else(|| not_run(call))).collect()
+}
+
+/// Waits for the cancellation or the deadline, whichever comes first.
+fn over(context: &CallContext, clock: &dyn Clock) -> impl Future<Output = ()> + Send + 'static {
+    let (cancelled, deadline) =
+        (context.cancel.clone().cancelled_owned(), clock.sleep_until(context.deadline));
+    async move {
+        select(std::pin::pin!(cancelled), deadline).await;
+    }
 }
 
 /// The runs of calls that may be started together: neighbours that are shared, and exclusive calls alone.
@@ -125,11 +142,7 @@ impl<'a> Batch<'a> {
             .iter()
             .map(|(place, call)| run_one(runner, *place, call, context.clone()).boxed())
             .collect();
-        let cancelled = cancel.clone().cancelled_owned();
-        let deadline = clock.sleep_until(context.deadline);
-        let ended = async move {
-            select(std::pin::pin!(cancelled), deadline).await;
-        };
+        let ended = over(&context, clock);
         Self { running, open: calls.to_vec(), cancel, clock, grace, end: End::Watching(ended.boxed()) }
     }
 

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
-use conjure_conversation::{CallContext, StopReason, TurnOutcome, TurnStop, execute_tool_calls};
+use conjure_conversation::{
+    Access, Authorization, CallContext, CallTraits, StopReason, ToolCall, ToolResult, ToolRunner,
+    TurnOutcome, TurnStop, execute_tool_calls,
+};
+use futures_util::future::{BoxFuture, pending};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{FakeModel, FakeTools, World, call, calls, outline, start, text};
@@ -53,6 +57,36 @@ async fn a_deadline_ends_tools_that_do_not_and_later_batches_are_not_started() {
     assert_eq!(results[2].text(), "not run: the calls were cancelled or their deadline passed");
     assert!(!tools.log().contains(&"start write 3".to_owned()));
     assert!(!context.cancel.is_cancelled(), "the deadline does not cancel the host's token");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_never_answers_does_not_keep_calls_from_ending() {
+    struct NeverSays;
+    impl ToolRunner for NeverSays {
+        fn traits(&self, _: &ToolCall) -> CallTraits {
+            CallTraits { access: Access::Shared, idempotent: true }
+        }
+        fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+            if call.id.as_str() == "1" {
+                Box::pin(async { Authorization::Allow })
+            } else {
+                Box::pin(pending())
+            }
+        }
+        fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
+            Box::pin(async { ToolResult::text_result(&call.id, "ran") })
+        }
+    }
+    let deadline = SystemClock.deadline(Duration::from_secs(5));
+    let context = CallContext { deadline, cancel: CancellationToken::new() };
+    let calls = [call("read", "1"), call("read", "2"), call("read", "3")];
+    let results = execute_tool_calls(&NeverSays, &calls, context).await;
+    let ids: Vec<&str> = results.iter().map(|result| result.tool_use_id.as_str()).collect();
+    assert_eq!(ids, ["1", "2", "3"]);
+    assert!(
+        results.iter().all(|result| result.is_error && result.text().starts_with("not run: ")),
+        "{results:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
