@@ -22,7 +22,8 @@ pub enum Processed {
     Continue(Vec<ToolResult>),
     /// The service paused: send the answer back as it is, without another message.
     Resume,
-    /// The answer was cut or refused; its tools did not run. This is what there is of its text.
+    /// The answer was cut or refused; its tools did not run. This is what there is of its text. Who goes on talking
+    /// leaves its tool calls out of the history, or answers each with an error first.
     Stopped(String),
 }
 
@@ -40,17 +41,16 @@ pub async fn execute_tool_calls(calls: &[ToolCall], workbench: &Workbench) -> Ve
 /// Does what an answer asks for (specification 5.10): runs its tools, or says that the conversation is over.
 pub async fn process_response(response: &Response, workbench: &Workbench) -> Processed {
     let text = || Message::assistant(response.content.clone()).text();
+    let calls = extract_tool_uses(response);
     match response.stop_reason.consequence() {
         AfterAnswer::Stop => Processed::Done(text()),
         AfterAnswer::StopWithoutTools => Processed::Stopped(text()),
-        AfterAnswer::Resume => Processed::Resume,
-        AfterAnswer::RunTools => {
-            let calls = extract_tool_uses(response);
-            if calls.is_empty() {
-                return Processed::Done(text());
-            }
+        // Also those of a pause: the service refuses an answer that comes back with a call that has no result.
+        AfterAnswer::RunTools | AfterAnswer::Resume if !calls.is_empty() => {
             Processed::Continue(execute_tool_calls(&calls, workbench).await)
         }
+        AfterAnswer::Resume => Processed::Resume,
+        AfterAnswer::RunTools => Processed::Done(text()),
     }
 }
 

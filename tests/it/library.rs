@@ -137,6 +137,12 @@ async fn an_answer_leads_to_results_to_an_end_or_to_neither() {
         Processed::Done("Done.".to_owned())
     );
     assert_eq!(process_response(&answer("pause_turn", &text), &workbench).await, Processed::Resume);
+    // A pause with calls cannot be sent back as it is: they have no results yet.
+    let paused = process_response(&answer("pause_turn", &calls(&["echo resumed"])), &workbench).await;
+    assert!(
+        matches!(&paused, Processed::Continue(results) if results[0].text().contains("resumed")),
+        "{paused:?}"
+    );
     // The tool of a cut answer never runs.
     let cut = answer("max_tokens", &calls(&["touch ran"]));
     assert_eq!(process_response(&cut, &workbench).await, Processed::Stopped(String::new()));
