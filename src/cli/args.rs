@@ -210,5 +210,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .filter(|seconds| *seconds > 0.0 && *seconds <= YEAR)
         .map(Duration::from_secs_f64)
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "a number of seconds more than 0 is needed, such as `30` or `0.5`".to_owned())
+        .ok_or_else(|| {
+            "a number of seconds more than 0 and up to a year is needed, such as `30` or `0.5`".to_owned()
+        })
 }

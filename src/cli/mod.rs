@@ -34,7 +34,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             terminal.clap(&error);
-            return exit.into();
+            return written(exit, &terminal).into();
         }
     };
     let done = start(args, &environment, &terminal);
@@ -42,7 +42,18 @@ pub(crate) fn main() -> ExitCode {
         terminal.failure(&failure);
         failure.exit
     });
-    exit.into()
+    written(exit, &terminal).into()
+}
+
+/// What was asked for and could not be written was not done.
+fn written(exit: Exit, terminal: &Terminal) -> Exit {
+    match terminal.output_failure() {
+        None => exit,
+        Some(reason) => {
+            terminal.failure(&Failure::internal(reason));
+            if exit == Exit::Done { Exit::Failed } else { exit }
+        }
+    }
 }
 
 fn start(args: Args, environment: &Environment, terminal: &Arc<Terminal>) -> Result<Exit, Failure> {

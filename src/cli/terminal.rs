@@ -2,7 +2,7 @@
 //!
 //! Holds the redactor of the run, because everything that leaves goes through here. A reader that goes away
 //! (`conjure … | head`) is no failure of ours: writing to it does nothing, and [`Terminal::output_is_closed`]
-//! says so to whoever would go on producing.
+//! says so to whoever would go on producing. A full disk is one: [`Terminal::output_failure`] tells it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
@@ -18,6 +18,7 @@ pub(crate) struct Terminal {
     colour: bool,
     redactor: OnceLock<Redactor>,
     output_closed: AtomicBool,
+    output_failure: OnceLock<String>,
 }
 
 /// How a piece of text on standard error looks.
@@ -49,6 +50,7 @@ impl Terminal {
             colour: io::stderr().is_terminal() && !environment.refuses_colour(),
             redactor: OnceLock::new(),
             output_closed: AtomicBool::new(false),
+            output_failure: OnceLock::new(),
         }
     }
 
@@ -103,7 +105,10 @@ impl Terminal {
             .write_all(text.as_bytes())
             .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
             .and_then(|()| out.flush());
-        if written.is_err() {
+        if let Err(error) = written {
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                let _ = self.output_failure.set(format!("standard output cannot be written: {error}"));
+            }
             self.output_closed.store(true, Ordering::Relaxed);
         }
     }
@@ -122,6 +127,11 @@ impl Terminal {
     /// Whether nobody reads standard output any more.
     pub(crate) fn output_is_closed(&self) -> bool {
         self.output_closed.load(Ordering::Relaxed)
+    }
+
+    /// Why standard output was not written, when that is not because its reader has gone away.
+    pub(crate) fn output_failure(&self) -> Option<&str> {
+        self.output_failure.get().map(String::as_str)
     }
 
     fn paint(&self, style: Style, text: &str) -> String {

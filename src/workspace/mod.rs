@@ -36,7 +36,13 @@ impl Workspace {
             .prefix("conjure-")
             .permissions(std::fs::Permissions::from_mode(0o700))
             .tempdir()
-            .map_err(|error| Error::io(Path::new("the system's temporary folder"), &error))?;
+            .map_err(|error| Error::PermissionDenied {
+                path: std::env::temp_dir(),
+                reason: format!(
+                    "no folder can be made in the temporary folder `{}` (TMPDIR names another): {error}",
+                    std::env::temp_dir().display()
+                ),
+            })?;
         // Resolved, because sandboxes name and compare paths without links in them.
         let path = guard.path().canonicalize().map_err(|error| Error::io(guard.path(), &error))?;
         Ok(Self { path, guard: Some(guard) })
@@ -79,8 +85,10 @@ impl Workspace {
     /// # Errors
     /// When `source` is not a regular file (a device or a pipe is not even read), or the name is taken.
     pub fn add_file(&self, source: &Path) -> Result<PathBuf, Error> {
-        let refused =
-            |reason: &str| Error::PermissionDenied { path: source.to_owned(), reason: reason.to_owned() };
+        let refused = |reason: &str| Error::PermissionDenied {
+            path: source.to_owned(),
+            reason: format!("`{}` cannot be given: {reason}", source.display()),
+        };
         // Opening a pipe would wait for its other end, and opening a device may have effects: look first, open
         // without waiting, and look again at what was opened.
         let found = std::fs::metadata(source).map_err(|error| Error::io(source, &error))?;

@@ -107,8 +107,10 @@ fn a_prompt_of_ten_megabytes_is_refused_and_an_empty_one_too() {
 #[test]
 fn inputs_are_regular_files_with_names_of_their_own() {
     let turns = "- content: x\n";
-    play(turns, &["--file", "/dev/zero"]).code(2).says("not a regular file");
-    play(turns, &["--file", "fixtures"]).code(2).says("not a regular file");
+    play(turns, &["--file", "/dev/zero"])
+        .code(2)
+        .says("`/dev/zero` cannot be given: it is not a regular file");
+    play(turns, &["--file", "fixtures"]).code(2).says("`fixtures` cannot be given: it is not a regular file");
     play(turns, &["--file", "no/such/file"]).code(2).says("no/such/file");
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("app.log");
@@ -205,6 +207,39 @@ fn a_failing_model_is_an_event_too() {
 fn a_recording_that_cannot_be_written_is_a_usage_error() {
     play("- content: x\n", &["--record", "no/such/folder/record.yaml"]).code(2).says("--record");
     play("- content: x\n", &["--record", "/dev/null"]).code(2).says("--record");
+}
+
+#[test]
+fn a_recording_does_not_replace_the_script_that_it_is_made_from() {
+    let script = script("- content: x # a comment of the author\n");
+    let written = std::fs::read_to_string(script.path()).unwrap();
+    let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path());
+    run.arg("--record").arg(script.path()).arg("Go").finish().code(2).says("--record").says("hint: ");
+    assert_eq!(std::fs::read_to_string(script.path()).unwrap(), written);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_a_failure() {
+    let full =
+        |run: Conjure| run.with_full_output().finish().code(1).says("standard output cannot be written");
+    let script = script("- content: x\n");
+    let run = || Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
+    full(run());
+    full(run().arg("--json"));
+    full(Conjure::new(["skills", "list", "--skills"]).arg(fixture("skills")));
+    full(Conjure::new(["--help"]));
+}
+
+#[test]
+fn a_temporary_folder_that_is_not_there_is_named() {
+    let script = script("- content: x\n");
+    let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
+    run.env("TMPDIR", "/no/such/folder")
+        .finish()
+        .code(2)
+        .says("/no/such/folder")
+        .says("TMPDIR")
+        .does_not_say("--workspace");
 }
 
 #[test]

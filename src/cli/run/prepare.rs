@@ -99,11 +99,26 @@ fn gather(args: &RunArgs, config: &Config, terminal: &Terminal) -> Result<Gather
         Failure::usage(error.to_string())
             .hint("`--script` names a file with the model's words, in YAML or JSON")
     })?;
+    if let Some(record) = &args.record {
+        // The script is in memory already; what its author wrote would be gone.
+        if record
+            .canonicalize()
+            .is_ok_and(|record| args.script.canonicalize().is_ok_and(|script| script == record))
+        {
+            return Err(Failure::usage(format!(
+                "`--record`: `{}` is the script that is played",
+                record.display()
+            ))
+            .hint("name another file: a recording replaces what is there"));
+        }
+    }
     let skills = found(config, terminal)?;
     let options =
         ContextOptions { workspace: args.workspace.clone(), environment, ..ContextOptions::default() };
-    let context = create_context(&skills, config, options)
-        .map_err(|error| Failure::from(error).in_option("--workspace"))?;
+    let context = create_context(&skills, config, options).map_err(|error| match &args.workspace {
+        Some(_) => Failure::from(error).in_option("--workspace"),
+        None => error.into(),
+    })?;
     terminal.redact(context.redactor());
     let files = args
         .file

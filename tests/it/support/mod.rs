@@ -46,6 +46,8 @@ enum Output {
     AllClosed,
     /// Standard error is a full pipe, which nobody empties.
     ErrorsStuck,
+    /// Standard output is on a full disk.
+    Full,
 }
 
 /// A script of model turns, in a file that goes when it is dropped.
@@ -168,6 +170,12 @@ impl Conjure {
         self
     }
 
+    /// Standard output is on a full disk.
+    pub(crate) fn with_full_output(mut self) -> Self {
+        self.output = Output::Full;
+        self
+    }
+
     /// Standard error is a full pipe, so that the first line that is written to it waits for ever.
     pub(crate) fn with_stuck_errors(mut self) -> Self {
         self.output = Output::ErrorsStuck;
@@ -185,6 +193,8 @@ impl Conjure {
             writer.write_all(&vec![b'x'; size]).unwrap();
             self.command.stderr(writer);
             unread = Some(reader);
+        } else if self.output == Output::Full {
+            self.command.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
         } else if self.output != Output::Read {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
