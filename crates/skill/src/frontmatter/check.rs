@@ -9,6 +9,10 @@ use crate::yaml::{Mark, Node, Value};
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 const MAX_COMPATIBILITY_CHARS: usize = 500;
 
+/// So many unknown fields are named, each with at most so many characters: a hostile file has thousands.
+const MAX_NAMED_FIELDS: usize = 10;
+const MAX_FIELD_NAME_CHARS: usize = 64;
+
 /// The fields of the format, sorted as the reference lists them.
 const FIELDS: [&str; 6] = ["allowed-tools", "compatibility", "description", "license", "metadata", "name"];
 
@@ -51,6 +55,15 @@ pub(super) fn check(
         allowed_tools,
         metadata,
     })
+}
+
+/// The name of an unknown field, for people.
+fn shortened(name: &str) -> String {
+    let mut short: String = name.chars().take(MAX_FIELD_NAME_CHARS).collect();
+    if short.len() < name.len() {
+        short.push('…');
+    }
+    short
 }
 
 /// The fields as they were found.
@@ -99,7 +112,12 @@ impl Rules<'_, '_> {
                 self.error(RuleId::UnknownField, message, mark);
             }
             Mode::Lenient => {
-                let message = format!("ignored fields that the format does not know: {names}");
+                let more = unknown.len().saturating_sub(MAX_NAMED_FIELDS);
+                let names: Vec<_> =
+                    unknown.iter().take(MAX_NAMED_FIELDS).map(|(key, _)| shortened(key)).collect();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let message =
+                    format!("ignored fields that the format does not know: {}{more}", names.join(", "));
                 self.add(RuleId::UnknownField, Severity::Info, message, mark);
             }
         }

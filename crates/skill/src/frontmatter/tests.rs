@@ -89,3 +89,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_finding_about_thousands_of_unknown_fields_is_short() {
+    let fields: String = (0..2000).map(|number| format!("k{number:04}: x\n")).collect();
+    let content = format!("---\nname: a\ndescription: d\n{}: x\n{fields}---\n", "a".repeat(200));
+    let document = Frontmatter::parse(&content, Mode::Lenient).unwrap();
+    let [finding] = &document.diagnostics[..] else { panic!("{:?}", document.diagnostics) };
+    let message = finding.message();
+    assert!(
+        message.ends_with("…, k0000, k0001, k0002, k0003, k0004, k0005, k0006, k0007, k0008 and 1991 more"),
+        "{message}"
+    );
+    assert!(message.len() < 300, "{message}");
+}
