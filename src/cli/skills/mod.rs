@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Config, Diagnostic, Discovery, Mode, RuleId, Settings, Skill, SkillError, available_skills_block,
+    Config, Diagnostic, Discovery, Mode, RuleId, Settings, Severity, Skill, SkillError,
+    available_skills_block,
 };
 
 use crate::cli::args::SkillsCommand;
@@ -48,7 +49,10 @@ pub(crate) fn found(config: &Config, terminal: &Terminal) -> Result<Vec<Arc<Skil
             return Err(Failure::usage(diagnostic.message().to_owned())
                 .hint("`--skills`, `skill_paths` and CONJURE_SKILL_PATHS name folders that must exist"));
         }
-        terminal.warning(&told(&diagnostic));
+        match diagnostic.severity() {
+            Severity::Info => terminal.note(&format!("note: {}", told(&diagnostic))),
+            _ => terminal.warning(&told(&diagnostic)),
+        }
     }
     Ok(skills.into_iter().map(Arc::new).collect())
 }
