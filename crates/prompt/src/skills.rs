@@ -1,6 +1,8 @@
 //! The `<available_skills>` block (specification 5.4 and 7), in the bytes of the format's reference validator.
 
-use conjure_skill::Skill;
+use std::borrow::Cow;
+
+use conjure_skill::{MAX_DESCRIPTION_CHARS, Skill};
 
 use crate::locations::Locations;
 use crate::xml::XmlWriter;
@@ -8,7 +10,9 @@ use crate::xml::XmlWriter;
 /// The `<available_skills>` block with the host's own paths, byte for byte as the reference validator writes it,
 /// without a newline at the end. No skills: an empty text, since a block without skills only costs tokens.
 ///
-/// Two differences on purpose: the reference leaves `location` unescaped, and control characters as they are.
+/// Three differences on purpose: the reference leaves `location` unescaped, and control characters as they are, and
+/// it shows a description of any length. Here one that is longer than the format allows, which only a lenient
+/// skill has, is cut at [`MAX_DESCRIPTION_CHARS`]: it would else go whole into every request.
 #[must_use]
 pub fn available_skills_block<'s>(skills: impl IntoIterator<Item = &'s Skill>) -> String {
     available_skills_block_at(skills, &Locations::host())
@@ -50,11 +54,20 @@ impl<'s> Entry<'s> {
     fn write(&self, xml: &mut XmlWriter) {
         xml.element("skill", |xml| {
             xml.value("name", self.name);
-            xml.value("description", self.description);
+            xml.value("description", &shown(self.description));
             if let Some(location) = &self.location {
                 xml.value("location", location);
             }
         });
+    }
+}
+
+/// The description, as long as the format allows: what is longer ends in an ellipsis, which counts.
+fn shown(description: &str) -> Cow<'_, str> {
+    let mut ends = description.char_indices().map(|(start, _)| start).skip(MAX_DESCRIPTION_CHARS - 1);
+    match (ends.next(), ends.next()) {
+        (Some(end), Some(_)) => Cow::Owned(format!("{}…", &description[..end])),
+        _ => Cow::Borrowed(description),
     }
 }
 

@@ -21,7 +21,9 @@ pub use catalog::{Catalog, find, index};
 pub use diagnostic::{Diagnostic, Position, RuleId, Severity};
 pub use discovery::{Bounds, Discovery, Scope, ScopeKind, Trust, discover, load_all, scan_directory};
 pub use error::{Missing, SkillError, SkillErrorKind};
-pub use frontmatter::{Document, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode};
+pub use frontmatter::{
+    Document, Frontmatter, FrontmatterError, MAX_DESCRIPTION_CHARS, MAX_FRONTMATTER_BYTES, Mode,
+};
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
 pub use properties::Properties;

@@ -28,6 +28,20 @@ fn without_skills_there_is_no_block_and_without_a_location_no_element() {
 }
 
 #[test]
+fn a_description_that_is_longer_than_the_format_allows_is_cut_at_a_character() {
+    let whole = "é".repeat(MAX_DESCRIPTION_CHARS);
+    let shown = |description: &str| {
+        let text = block([entry("a", description, "/a/SKILL.md")].into_iter());
+        parse(&text).unwrap().swap_remove(0).description
+    };
+    assert_eq!(shown(&whole), whole);
+    for excess in [1, 900 * 1024] {
+        let cut = shown(&format!("{whole}{}", "é".repeat(excess)));
+        assert_eq!(cut, format!("{}…", "é".repeat(MAX_DESCRIPTION_CHARS - 1)));
+    }
+}
+
+#[test]
 fn a_typical_skill_costs_near_100_tokens() {
     let one = block([entry("pdf", PDF, "/mnt/skills/pdf/SKILL.md")].into_iter());
     let two = block((0..2).map(|_| entry("pdf", PDF, "/mnt/skills/pdf/SKILL.md")));

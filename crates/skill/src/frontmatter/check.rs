@@ -6,7 +6,8 @@ use crate::metadata::Metadata;
 use crate::name::{self, NameProblem, SkillName};
 use crate::yaml::{Mark, Node, Value};
 
-const MAX_DESCRIPTION_CHARS: usize = 1024;
+/// The most code points a valid description has.
+pub const MAX_DESCRIPTION_CHARS: usize = 1024;
 const MAX_COMPATIBILITY_CHARS: usize = 500;
 
 /// So many unknown fields are named, each with at most so many characters: a hostile file has thousands.

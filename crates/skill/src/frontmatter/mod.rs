@@ -7,6 +7,7 @@ mod fence;
 
 use std::borrow::Cow;
 
+pub use check::MAX_DESCRIPTION_CHARS;
 use fence::Fence;
 pub(crate) use fence::{Scan, scan};
 
