@@ -210,6 +210,18 @@ fn a_recording_that_cannot_be_written_is_a_usage_error() {
 }
 
 #[test]
+fn a_recording_that_is_not_whole_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let turns = format!("{}- content: All is well\n", bash(&format!("rm -r '{}'", inner.display())));
+    let record = inner.join("record.yaml");
+    let done = play(&turns, &["--record", record.to_str().unwrap()]).code(1);
+    assert_eq!(done.stdout, "All is well\n");
+    done.says("error: the recording is not whole").says("record.yaml");
+}
+
+#[test]
 fn a_recording_does_not_replace_the_script_that_it_is_made_from() {
     let script = script("- content: x # a comment of the author\n");
     let written = std::fs::read_to_string(script.path()).unwrap();

@@ -97,17 +97,29 @@ async fn answer(args: &Arc<RunArgs>, config: &Config, terminal: &Arc<Terminal>) 
         let produced = context.workspace().produced_since(&before);
         produced::report(&produced, context.workspace_mut(), terminal);
     }
-    if let Some(recorder) = recorder
-        && let Err(error) = recorder.finish()
-    {
-        terminal.warning(&format!("the recording is not whole: {error}"));
+    let told = match (ending, unwritten) {
+        (None, _) => Ok(signal.unwrap_or(Exit::Interrupted)),
+        (Some(_), Some(exit)) => Ok(exit),
+        (Some(ending), None) => tell(ending, args.json, terminal, &mut signals).await,
+    };
+    let Some(Err(error)) = recorder.map(|recorder| recorder.finish()) else { return told };
+    let lost = format!("the recording is not whole: {error}");
+    if matches!(told, Ok(Exit::Done)) {
+        return Err(Failure::internal(lost));
     }
-    let Some(ending) = ending else { return Ok(signal.unwrap_or(Exit::Interrupted)) };
-    if let Some(exit) = unwritten {
-        return Ok(exit);
-    }
-    // A reader may take its time, and a signal must not wait for it.
-    let (as_events, teller) = (args.json, Arc::clone(terminal));
+    // What went wrong first names the exit.
+    terminal.warning(&lost);
+    told
+}
+
+/// Tells the ending. A reader may take its time, and a signal must not wait for it.
+async fn tell(
+    ending: Ending,
+    as_events: bool,
+    terminal: &Arc<Terminal>,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let teller = Arc::clone(terminal);
     let told = tokio::task::spawn_blocking(move || ending.tell(as_events, &teller));
     tokio::select! {
         told = told => told.unwrap_or_else(|error| Err(Failure::internal(format!("the answer was lost: {error}")))),
