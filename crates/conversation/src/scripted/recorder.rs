@@ -1,12 +1,12 @@
 //! Writes down what a model answers, as a script that says the same again.
 //!
-//! The recording lives in memory and in its file. After each call the whole file is written anew beside itself
-//! and renamed into place, so a reader, or the start after a crash, sees a readable script of all calls but
+//! The recording lives in memory and in its file. After each call the whole file is written anew beside itself,
+//! under a name of its own, and renamed into place, so a reader, or the start after a crash, sees a readable script of all calls but
 //! those under way. (A power cut may lose the last ones: a recording is not a journal, and is not synced.)
 
-use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -283,12 +283,24 @@ impl Recording {
 
     /// Writes the whole file beside itself and renames it into place.
     fn write(&mut self) -> Result<(), RecordError> {
-        let mut beside: OsString = self.path.clone().into_os_string();
-        beside.push(".partial");
-        let written = fs::write(&beside, self.text()).and_then(|()| fs::rename(&beside, &self.path));
-        written.map_err(|error| self.unwritten(error))?;
+        self.replace().map_err(|error| self.unwritten(error))?;
         // The whole recording was written, also what an earlier call failed to write.
         self.failure = None;
+        Ok(())
+    }
+
+    /// The new file has a name that nobody else has: neither a file of the user's nor one that another recorder of
+    /// the same path is writing. It goes when it cannot take its place; a crash in between leaves it behind.
+    fn replace(&self) -> io::Result<()> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut beside = tempfile::Builder::new()
+            .prefix(".recording-")
+            .suffix(".partial")
+            // What any new file gets: less the process's mask.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?;
+        beside.write_all(self.text().as_bytes())?;
+        beside.persist(&self.path)?;
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -94,8 +95,39 @@ async fn a_recording_replays_to_equal_requests_and_answers() {
         let replay = Captured::new(ScriptedModel::from_file(&path).unwrap().strict());
         assert_eq!(converse(&replay).await, said);
         assert_eq!(*replay.bodies.lock().unwrap(), *live.bodies.lock().unwrap());
-        assert!(!folder.path().join(format!("{name}.partial")).exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
     }
+}
+
+#[tokio::test]
+async fn a_recording_leaves_its_neighbours_alone() {
+    let folder = tempdir().unwrap();
+    let (path, neighbour) = (folder.path().join("run.yaml"), folder.path().join("run.yaml.partial"));
+    fs::write(&neighbour, "mine").unwrap();
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    converse(&Recorder::create(service(), &path).unwrap()).await;
+    assert_eq!(fs::read_to_string(&neighbour).unwrap(), "mine");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&path), mode(&plain), "readable by whom any new file is");
+}
+
+#[test]
+fn two_recorders_of_one_path_never_mix_what_they_write() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let recorder = Recorder::create(service(), &path).unwrap();
+                    recorder.finish().unwrap();
+                    ScriptedModel::from_file(&path).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
 }
 
 #[tokio::test]
