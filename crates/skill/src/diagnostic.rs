@@ -108,6 +108,12 @@ rules! {
     FieldNotText = "field-not-text",
     /// `metadata` is not a map of texts to texts.
     MetadataShape = "metadata-shape",
+    /// The package is broken, hostile or too large.
+    PackageInvalid = "package-invalid",
+    /// A file could not be written, such as one of a package that is unpacked.
+    Unwritable = "unwritable",
+    /// A skill that was loaded before cannot be loaded any more; its last good version stays.
+    LastGoodKept = "last-good-kept",
     /// Two skills bear the same name.
     NameCollision = "name-collision",
     /// A scope is not trusted, so its skills are not loaded.

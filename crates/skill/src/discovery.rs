@@ -1,27 +1,21 @@
 //! Finding skills in the folders where people keep them.
 //!
-//! Scopes are walked breadth first, level by level, so that what a bound cuts off is the deepest; the folders of a level
-//! are looked at by a few threads. The outcome does not depend on the threads: it is put in the order of the paths.
+//! Each scope is walked, what is found is put in the order of paths, and of the skills with one name that of the highest
+//! rank is taken. A package is unpacked as soon as it is found: its files must have a place for a sandbox to see them,
+//! and then nothing can go wrong with it later. It counts as a folder among the [`Bounds`].
 
-use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
-use std::num::NonZeroUsize;
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
-use crate::files::{EntryKind, PlainFile, entries, open_direct, open_folder_direct};
+use crate::files::{PlainFile, open_direct};
 use crate::frontmatter::Mode;
+use crate::package::{PackageLimits, load_package};
 use crate::skill::{SKILL_FILES, Skill, find_skill_file};
-
-/// Folders that are never looked into.
-const SKIPPED: [&str; 2] = [".git", "node_modules"];
-
-/// With fewer folders than this a thread costs more than it saves.
-const FOLDERS_PER_THREAD: usize = 64;
-const MAX_THREADS: usize = 8;
+use crate::walk::{Place, PlaceKind, Walk, resolve};
 
 /// Whose skills a scope holds. Of two skills with one name the one of the earlier kind is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +42,7 @@ pub enum Trust {
 /// A folder in which skills are looked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The folder. It may also be a skill itself.
+    /// The folder. It may also be a skill itself, or a `.skill` package.
     pub path: PathBuf,
     /// Whose it is: the rank of its skills.
     pub kind: ScopeKind,
@@ -69,7 +63,7 @@ impl Scope {
 pub struct Bounds {
     /// How many levels below the scope's folder.
     pub depth: usize,
-    /// How many folders, skills' own included.
+    /// How many folders and packages, skills' own folders included.
     pub directories: usize,
 }
 
@@ -101,25 +95,53 @@ impl Discovery {
 /// [named](ScopeKind::Named), else not remarkable.
 #[must_use]
 pub fn discover(scopes: &[Scope], bounds: Bounds, mode: Mode) -> Discovery {
+    let mut diagnostics = Vec::new();
+    let mut chosen = Chosen::default();
+    for scope in ranked(scopes) {
+        let found = scan_scope(scope, bounds, mode, &mut diagnostics);
+        chosen.add(found, &mut diagnostics);
+    }
+    Discovery { skills: chosen.skills, diagnostics }
+}
+
+/// The scopes by rank.
+pub(crate) fn ranked(scopes: &[Scope]) -> Vec<&Scope> {
     let mut ranked: Vec<&Scope> = scopes.iter().collect();
     ranked.sort_by_key(|scope| scope.kind);
-    let mut outcome = Discovery::default();
-    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
-    for scope in ranked {
-        for skill in scan_scope(scope, bounds, mode, &mut outcome.diagnostics) {
-            outcome.diagnostics.extend_from_slice(skill.diagnostics());
-            match taken.get(skill.name().as_str()) {
+    ranked
+}
+
+/// Of the skills with one name the first.
+pub(crate) struct Chosen<S> {
+    pub(crate) skills: Vec<S>,
+    /// The place of each name among them.
+    taken: BTreeMap<String, usize>,
+}
+
+impl<S> Default for Chosen<S> {
+    fn default() -> Self {
+        Self { skills: Vec::new(), taken: BTreeMap::new() }
+    }
+}
+
+impl<S: Borrow<Skill>> Chosen<S> {
+    /// Adds what was found next, and says what is remarkable about it.
+    pub(crate) fn add(&mut self, found: Vec<S>, diagnostics: &mut Vec<Diagnostic>) {
+        for found in found {
+            let skill: &Skill = found.borrow();
+            diagnostics.extend_from_slice(skill.diagnostics());
+            let name = skill.name().as_str();
+            match self.taken.get(name).map(|&first| self.skills[first].borrow()) {
                 None => {
-                    taken.insert(skill.name().as_str().to_owned(), outcome.skills.len());
-                    outcome.skills.push(skill);
+                    self.taken.insert(name.to_owned(), self.skills.len());
+                    self.skills.push(found);
                 }
-                // The same folder, reached by two scopes.
-                Some(&first) if outcome.skills[first].location() == skill.location() => {}
-                Some(&first) => outcome.diagnostics.push(collision(&outcome.skills[first], &skill)),
+                // The same folder or package, reached by two scopes.
+                Some(first) if first.source() == skill.source() => {}
+                Some(first) => diagnostics.push(collision(first, skill)),
             }
         }
     }
-    outcome
 }
 
 /// Loads the metadata of all skills in these folders, leniently, with the default bounds; earlier folders have the
@@ -135,78 +157,97 @@ pub fn load_all(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<D
     Ok(discover(&scopes, Bounds::default(), Mode::Lenient))
 }
 
-/// The folders of all skills in a folder, in the order of paths, whether or not they are valid.
+/// The folders of all skills in a folder, and the `.skill` packages, in the order of paths, whether or not they are
+/// valid.
 ///
 /// # Errors
 /// When it does not exist or is not a folder.
 pub fn scan_directory(path: impl AsRef<Path>, bounds: Bounds) -> Result<Vec<PathBuf>, SkillError> {
-    let root = resolve(path.as_ref())?;
-    let found = Walk::new(root, bounds, |folder: &Folder| {
-        let file = open_skill_file(&folder.path);
-        file.map(|file| file.map(|_| folder.path.clone()))
+    let walk = Walk::new(resolve(path.as_ref())?, bounds, |place: &Place| match place.kind {
+        PlaceKind::Package => Ok(Some(())),
+        PlaceKind::Folder => open_skill_file(&place.path).map(|file| file.map(|_| ())),
     });
-    let mut folders: Vec<_> = found.run().0.into_iter().map(|(path, _)| path).collect();
-    folders.sort();
-    Ok(folders)
+    let mut paths: Vec<_> = walk.run().found.into_iter().map(|(path, _)| path).collect();
+    paths.sort();
+    Ok(paths)
 }
 
 /// The skills of one scope, in the order of paths.
 fn scan_scope(scope: &Scope, bounds: Bounds, mode: Mode, diagnostics: &mut Vec<Diagnostic>) -> Vec<Skill> {
-    let root = match resolve(&scope.path) {
-        Ok(root) => root,
-        Err(SkillError::NotFound { missing: Missing::Path, .. }) if scope.kind != ScopeKind::Named => {
-            return Vec::new();
-        }
-        Err(error) => {
-            diagnostics.extend(error.into_diagnostics());
-            return Vec::new();
-        }
-    };
-    if scope.trust == Trust::Untrusted {
-        let message = "the skills of this folder are not loaded, because it is not trusted";
-        diagnostics.push(Diagnostic::new(RuleId::ScopeUntrusted, Severity::Warning, message, &scope.path));
-        return Vec::new();
-    }
-    let load = |folder: &Folder| -> Result<Option<Skill>, SkillError> {
-        let Some((name, file)) = open_skill_file(&folder.path)? else { return Ok(None) };
-        Skill::read(folder.path.clone(), name, &folder.name, file, mode).map(Some)
-    };
-    let (found, mut findings) = Walk::new(root, bounds, load).run();
-    let mut skills = Vec::with_capacity(found.len());
-    for (path, outcome) in found {
+    let Entrance::Open(root) = enter(scope, diagnostics) else { return Vec::new() };
+    let walked = Walk::new(root, bounds, |place: &Place| load_place(place, mode)).run();
+    let mut findings = walked.findings;
+    let mut skills = Vec::with_capacity(walked.found.len());
+    for (path, outcome) in walked.found {
         match outcome {
             Ok(skill) => skills.push(skill),
-            Err(error) => findings.extend(error.into_diagnostics().into_iter().map(|finding| {
-                if finding.path().as_os_str().is_empty() { finding.in_file(&path) } else { finding }
-            })),
+            Err(error) => findings.extend(findings_at(error, &path)),
         }
     }
-    skills.sort_by(|a, b| a.location().cmp(b.location()));
+    skills.sort_by(|a, b| a.source().cmp(b.source()));
     findings.sort_by(|a, b| a.path().cmp(b.path()));
     diagnostics.extend(findings);
     skills
+}
+
+/// Whether a scope can be walked through.
+pub(crate) enum Entrance {
+    /// From here on.
+    Open(Place),
+    /// It does not exist or is not trusted: there are no skills in it.
+    Closed,
+    /// It cannot be told which skills are in it.
+    Unreachable,
+}
+
+/// Finds where the walk through a scope begins.
+pub(crate) fn enter(scope: &Scope, diagnostics: &mut Vec<Diagnostic>) -> Entrance {
+    match resolve(&scope.path) {
+        Err(SkillError::NotFound { missing: Missing::Path, .. }) if scope.kind != ScopeKind::Named => {
+            Entrance::Closed
+        }
+        Err(error) => {
+            let entrance = if matches!(error, SkillError::NotFound { .. }) {
+                Entrance::Closed
+            } else {
+                Entrance::Unreachable
+            };
+            diagnostics.extend(error.into_diagnostics());
+            entrance
+        }
+        Ok(_) if scope.trust == Trust::Untrusted => {
+            let message = "the skills of this folder are not loaded, because it is not trusted";
+            let path = &scope.path;
+            diagnostics.push(Diagnostic::new(RuleId::ScopeUntrusted, Severity::Warning, message, path));
+            Entrance::Closed
+        }
+        Ok(root) => Entrance::Open(root),
+    }
+}
+
+/// Loads the skill that a place is, if it is one.
+pub(crate) fn load_place(place: &Place, mode: Mode) -> Result<Option<Skill>, SkillError> {
+    if place.kind == PlaceKind::Package {
+        return load_package(&place.path, mode, PackageLimits::default()).map(Some);
+    }
+    let Some((name, file)) = open_skill_file(&place.path)? else { return Ok(None) };
+    Skill::read(place.path.clone(), name, &place.name, file, mode).map(Some)
+}
+
+/// Why the skill at a path could not be loaded.
+pub(crate) fn findings_at(error: SkillError, path: &Path) -> impl Iterator<Item = Diagnostic> {
+    let findings = error.into_diagnostics().into_iter();
+    findings
+        .map(|finding| if finding.path().as_os_str().is_empty() { finding.in_file(path) } else { finding })
 }
 
 fn collision(first: &Skill, second: &Skill) -> Diagnostic {
     let message = format!(
         "a skill `{}` was already found at `{}`; this one is not loaded",
         first.name(),
-        first.location().display()
+        first.source().display()
     );
-    Diagnostic::new(RuleId::NameCollision, Severity::Warning, message, second.location())
-}
-
-/// The absolute, resolved path of a folder that must exist.
-fn resolve(path: &Path) -> Result<PathBuf, SkillError> {
-    let resolved = std::fs::canonicalize(path).map_err(|error| match SkillError::from_io(path, error) {
-        SkillError::FileNotFound { path } => SkillError::NotFound { path, missing: Missing::Path },
-        other => other,
-    })?;
-    if resolved.is_dir() {
-        Ok(resolved)
-    } else {
-        Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Folder })
-    }
+    Diagnostic::new(RuleId::NameCollision, Severity::Warning, message, second.source())
 }
 
 /// Opens the `SKILL.md` of a folder that is reached through no link, if it has one.
@@ -226,161 +267,6 @@ fn open_skill_file(folder: &Path) -> Result<Option<(&'static str, PlainFile)>, S
         }
     }
     Ok(None)
-}
-
-/// A folder that is to be looked at.
-#[derive(Debug)]
-struct Folder {
-    /// Its absolute, resolved path.
-    path: PathBuf,
-    /// The name under which it was found, which may be that of a link to it.
-    name: OsString,
-    reached: Reached,
-}
-
-/// How a folder was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reached {
-    /// It lies in the scope.
-    Within,
-    /// By a link that leads out of the scope: then it is a skill or nothing, and is not searched.
-    ByLinkOut,
-}
-
-/// A skill's folder, and the skill or why it cannot be loaded.
-type Found<T> = (PathBuf, Result<T, SkillError>);
-
-/// What a folder turned out to be.
-enum Seen<T> {
-    Skill(PathBuf, Result<T, SkillError>),
-    Folders(Vec<Folder>),
-    Unreadable(SkillError),
-}
-
-/// A walk through one scope.
-struct Walk<F> {
-    root: PathBuf,
-    bounds: Bounds,
-    load: F,
-}
-
-impl<T: Send, F: Fn(&Folder) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
-    const fn new(root: PathBuf, bounds: Bounds, load: F) -> Self {
-        Self { root, bounds, load }
-    }
-
-    /// All skills with their folders, and what was remarkable on the way.
-    fn run(self) -> (Vec<Found<T>>, Vec<Diagnostic>) {
-        let name = self.root.file_name().unwrap_or_default().to_owned();
-        let mut level = vec![Folder { path: self.root.clone(), name, reached: Reached::Within }];
-        let mut visited = HashSet::new();
-        let (mut found, mut findings) = (Vec::new(), Vec::new());
-        let mut left = self.bounds.directories;
-        for depth in 0.. {
-            level.retain(|folder| visited.insert(folder.path.clone().into_os_string()));
-            if level.is_empty() {
-                break;
-            }
-            let allowed = if depth > self.bounds.depth { 0 } else { left };
-            if level.len() > allowed {
-                // Said once: what lies deeper is cut off with it.
-                if findings.iter().all(|finding: &Diagnostic| finding.rule() != RuleId::ScopeBounds) {
-                    findings.push(self.cut_off(&level[allowed].path));
-                }
-                level.truncate(allowed);
-            }
-            left -= level.len();
-            let mut next = Vec::new();
-            for seen in self.look_at(&level) {
-                match seen {
-                    Seen::Skill(path, outcome) => found.push((path, outcome)),
-                    Seen::Folders(folders) => next.extend(folders),
-                    Seen::Unreadable(error) => findings.extend(warnings(error)),
-                }
-            }
-            level = next;
-        }
-        (found, findings)
-    }
-
-    /// Looks at all folders of a level; the answers are in their order.
-    fn look_at(&self, level: &[Folder]) -> Vec<Seen<T>> {
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = cores.min(MAX_THREADS).min(level.len().div_ceil(FOLDERS_PER_THREAD));
-        let look = |part: &[Folder]| part.iter().map(|folder| self.look(folder)).collect::<Vec<_>>();
-        if threads <= 1 {
-            return look(level);
-        }
-        thread::scope(|scope| {
-            let parts = level.chunks(level.len().div_ceil(threads));
-            let handles: Vec<_> = parts.map(|part| (part, scope.spawn(move || look(part)))).collect();
-            // A thread that panicked has found a defect of ours; its part is looked at again, here, where it shows.
-            handles
-                .into_iter()
-                .flat_map(|(part, handle)| handle.join().unwrap_or_else(|_| look(part)))
-                .collect()
-        })
-    }
-
-    fn look(&self, folder: &Folder) -> Seen<T> {
-        match (self.load)(folder) {
-            Ok(Some(skill)) => Seen::Skill(folder.path.clone(), Ok(skill)),
-            // A folder that cannot be searched cannot be known to be a skill.
-            Err(error @ SkillError::PermissionDenied { .. }) if !is_listable(&folder.path) => {
-                Seen::Unreadable(error)
-            }
-            Err(error) => Seen::Skill(folder.path.clone(), Err(error)),
-            Ok(None) if folder.reached == Reached::ByLinkOut => Seen::Folders(Vec::new()),
-            Ok(None) => match self.folders_in(&folder.path) {
-                Ok(folders) => Seen::Folders(folders),
-                Err(error) => Seen::Unreadable(error),
-            },
-        }
-    }
-
-    fn folders_in(&self, path: &Path) -> Result<Vec<Folder>, SkillError> {
-        let handle = open_folder_direct(path)?;
-        let mut folders = Vec::new();
-        for entry in entries(&handle, path)? {
-            let is_skipped = SKIPPED.iter().any(|skipped| entry.name == *skipped);
-            let child = path.join(&entry.name);
-            match entry.kind {
-                EntryKind::Folder if !is_skipped => {
-                    folders.push(Folder { path: child, name: entry.name, reached: Reached::Within });
-                }
-                EntryKind::Link if !is_skipped => folders.extend(self.by_link(&child, entry.name)),
-                _ => {}
-            }
-        }
-        Ok(folders)
-    }
-
-    /// The folder that a link leads to, if it does. A circle of links leads nowhere.
-    fn by_link(&self, link: &Path, name: OsString) -> Option<Folder> {
-        let path = std::fs::canonicalize(link).ok().filter(|path| path.is_dir())?;
-        let reached = if path.starts_with(&self.root) { Reached::Within } else { Reached::ByLinkOut };
-        Some(Folder { path, name, reached })
-    }
-
-    fn cut_off(&self, first: &Path) -> Diagnostic {
-        let Bounds { depth, directories } = self.bounds;
-        let message = format!(
-            "looked no further than {depth} levels and {directories} folders below `{}`: skills from here on may be missing",
-            self.root.display()
-        );
-        Diagnostic::new(RuleId::ScopeBounds, Severity::Warning, message, first)
-    }
-}
-
-fn is_listable(path: &Path) -> bool {
-    open_folder_direct(path).is_ok()
-}
-
-/// What could not be looked at while others were.
-fn warnings(error: SkillError) -> impl Iterator<Item = Diagnostic> {
-    let path = error.path().to_owned();
-    let message = error.to_string();
-    std::iter::once(Diagnostic::new(RuleId::Unreadable, Severity::Warning, message, path))
 }
 
 #[cfg(test)]

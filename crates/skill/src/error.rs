@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
+use crate::package::{PackageProblem, shown};
 
 /// A failure of this crate, with the path that it is about.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,24 @@ pub enum SkillError {
         /// The limit, in bytes.
         limit: u64,
     },
+    /// The package is broken, hostile or too large.
+    #[error("refused the package `{}`: {}{problem}", path.display(), subject(entry.as_deref()))]
+    InvalidPackage {
+        /// The package.
+        path: PathBuf,
+        /// The entry that the problem is about; without one it is the package's as a whole.
+        entry: Option<Box<str>>,
+        /// What is wrong.
+        problem: PackageProblem,
+    },
+    /// The operating system could not write a file.
+    #[error("could not write `{}`", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// Another failure of the operating system.
     #[error("could not read `{}`", path.display())]
     Io {
@@ -104,6 +123,10 @@ pub enum SkillErrorKind {
     PathNotAllowed,
     /// See [`SkillError::TooLarge`].
     TooLarge,
+    /// See [`SkillError::InvalidPackage`].
+    InvalidPackage,
+    /// See [`SkillError::Write`].
+    Write,
     /// See [`SkillError::Io`].
     Io,
 }
@@ -120,6 +143,8 @@ impl SkillError {
             Self::PermissionDenied { .. } => SkillErrorKind::PermissionDenied,
             Self::PathNotAllowed { .. } => SkillErrorKind::PathNotAllowed,
             Self::TooLarge { .. } => SkillErrorKind::TooLarge,
+            Self::InvalidPackage { .. } => SkillErrorKind::InvalidPackage,
+            Self::Write { .. } => SkillErrorKind::Write,
             Self::Io { .. } => SkillErrorKind::Io,
         }
     }
@@ -135,6 +160,8 @@ impl SkillError {
             | Self::PermissionDenied { path }
             | Self::PathNotAllowed { path, .. }
             | Self::TooLarge { path, .. }
+            | Self::InvalidPackage { path, .. }
+            | Self::Write { path, .. }
             | Self::Io { path, .. } => path,
         }
     }
@@ -142,7 +169,7 @@ impl SkillError {
     /// Whether the same call may succeed later with nothing mended: only a passing failure of the operating system.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted)
+        matches!(self, Self::Io { source, .. } | Self::Write { source, .. } if source.kind() == io::ErrorKind::Interrupted)
     }
 
     /// The failure as findings: those of the frontmatter, or one that says the same as the error. What the reference
@@ -160,6 +187,8 @@ impl SkillError {
             },
             Self::FileNotFound { .. } => (RuleId::SkillFileMissing, self.to_string()),
             Self::PermissionDenied { .. } | Self::Io { .. } => (RuleId::Unreadable, with_source(&self)),
+            Self::InvalidPackage { .. } => (RuleId::PackageInvalid, self.to_string()),
+            Self::Write { .. } => (RuleId::Unwritable, with_source(&self)),
             Self::InvalidStructure { .. } | Self::PathNotAllowed { .. } => {
                 (RuleId::SkillFileKind, self.to_string())
             }
@@ -182,10 +211,18 @@ impl SkillError {
     }
 }
 
+/// The beginning of a sentence about an entry, or about the package.
+fn subject(entry: Option<&str>) -> String {
+    match entry {
+        Some(entry) => format!("its entry `{}` ", shown(entry)),
+        None => "it ".to_owned(),
+    }
+}
+
 /// The message with what the operating system said.
 fn with_source(error: &SkillError) -> String {
     match error {
-        SkillError::Io { source, .. } => format!("{error}: {source}"),
+        SkillError::Io { source, .. } | SkillError::Write { source, .. } => format!("{error}: {source}"),
         other => other.to_string(),
     }
 }

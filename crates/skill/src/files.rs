@@ -37,6 +37,13 @@ pub(crate) fn open_direct(path: &Path) -> Result<PlainFile, SkillError> {
     PlainFile::of(handle.map_err(|errno| failure(path, errno))?, path.to_owned())
 }
 
+/// Opens a plain file by a path that somebody named, through links if it leads through some.
+pub(crate) fn open_named(path: &Path) -> Result<PlainFile, SkillError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let handle = rustix::fs::openat(CWD, path, flags, Mode::empty());
+    PlainFile::of(handle.map_err(|errno| failure(path, errno))?, path.to_owned())
+}
+
 /// Opens a folder for listing by a path that leads through no link.
 pub(crate) fn open_folder_direct(path: &Path) -> Result<OwnedFd, SkillError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -116,6 +123,34 @@ impl Folder {
         PlainFile::of(handle, path)
     }
 
+    /// Creates a file beneath the folder, through no link, that only the owner may use.
+    pub(crate) fn create_file(&self, relative: &Path) -> Result<File, SkillError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        rustix::fs::openat2(&self.handle, relative, flags, Mode::RUSR | Mode::WUSR, resolve)
+            .map(File::from)
+            .map_err(|errno| self.write_failure(relative, errno))
+    }
+
+    /// Creates the folders of this path that do not exist, through no link, that only the owner may use.
+    pub(crate) fn create_folders(&self, relative: &Path) -> Result<(), SkillError> {
+        let mut made = PathBuf::new();
+        for segment in relative.components() {
+            let parent = if made.as_os_str().is_empty() { Path::new(".") } else { &made };
+            let parent = self.open_folder(parent)?;
+            made.push(segment);
+            match rustix::fs::mkdirat(&parent, segment.as_os_str(), Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(self.write_failure(&made, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_failure(&self, relative: &Path, errno: Errno) -> SkillError {
+        SkillError::Write { path: self.path.join(relative), source: errno.into() }
+    }
+
     /// Opens a folder beneath this one for listing, through no link.
     pub(crate) fn open_folder(&self, relative: &Path) -> Result<OwnedFd, SkillError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -151,12 +186,21 @@ impl Folder {
 impl PlainFile {
     /// Takes an open file that must be plain.
     pub(crate) fn of(handle: OwnedFd, path: PathBuf) -> Result<Self, SkillError> {
+        #[cfg(test)]
+        opened::record(&path);
         let stat = rustix::fs::fstat(&handle).map_err(|errno| SkillError::from_io(&path, errno.into()))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(SkillError::PathNotAllowed { path, reason: NOT_PLAIN });
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         Ok(Self { file: File::from(handle), size, path })
+    }
+
+    /// Whether its owner may execute it.
+    pub(crate) fn is_executable(&self) -> Result<bool, SkillError> {
+        let stat = rustix::fs::fstat(&self.file);
+        let stat = stat.map_err(|errno| SkillError::from_io(&self.path, errno.into()))?;
+        Ok(Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR))
     }
 
     /// Its size in bytes when it was opened.
@@ -198,5 +242,23 @@ fn failure(path: &Path, errno: Errno) -> SkillError {
         },
         Errno::NXIO | Errno::ISDIR | Errno::NODEV => SkillError::PathNotAllowed { path, reason: NOT_PLAIN },
         other => SkillError::from_io(&path, other.into()),
+    }
+}
+
+/// Which files were opened, for tests that count them.
+#[cfg(test)]
+pub(crate) mod opened {
+    use std::path::{Path, PathBuf};
+    use std::sync::Mutex;
+
+    static PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+    pub(super) fn record(path: &Path) {
+        PATHS.lock().unwrap().push(path.to_owned());
+    }
+
+    /// The files beneath this folder that were opened since this was last asked. Tests that run beside have others.
+    pub(crate) fn take_beneath(folder: &Path) -> Vec<PathBuf> {
+        PATHS.lock().unwrap().extract_if(.., |path| path.starts_with(folder)).collect()
     }
 }

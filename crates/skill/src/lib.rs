@@ -11,10 +11,13 @@ mod files;
 mod frontmatter;
 mod metadata;
 mod name;
+mod package;
 mod properties;
+
 mod resources;
 mod skill;
 mod validate;
+mod walk;
 mod yaml;
 
 pub use catalog::{Catalog, find, index};
@@ -26,6 +29,10 @@ pub use frontmatter::{
 };
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
+pub use package::{
+    Extracted, Package, PackageFile, PackageLimits, PackageProblem, PackageProblemKind, Packed,
+    extract_skill_file, load_skill_file, pack, pack_file,
+};
 pub use properties::Properties;
 pub use resources::{MAX_RESOURCE_BYTES, Resource, Resources, SkillDigests};
 pub use skill::{MAX_SKILL_FILE_BYTES, Skill};

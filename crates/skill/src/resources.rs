@@ -210,7 +210,7 @@ fn digest_of(root: &Folder, path: &Path) -> Result<Digest, SkillError> {
 
 /// Visits everything beneath a folder that is not a folder itself, with its relative path. Folders are entered through
 /// no link.
-fn walk(
+pub(crate) fn walk(
     root: &Folder,
     root_dir: &Path,
     skipped: &[&str],

@@ -1,7 +1,7 @@
 //! A loaded skill: its metadata in memory, its body and its files read when asked for.
 //!
 //! A [`Skill`] is a value about a folder that others may change; each read says what it found at that moment, and a
-//! crash loses nothing.
+//! crash loses nothing. A skill from a package is about a private folder instead, which goes with the last clone.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use crate::files::{Folder, PlainFile};
 use crate::frontmatter::{self, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode, Scan};
 use crate::metadata::Metadata;
 use crate::name::SkillName;
+use crate::package::Origin;
 use crate::properties::Properties;
 
 /// The names of a skill's main file, in the order in which they are looked for.
@@ -30,6 +31,8 @@ pub struct Skill {
     location: PathBuf,
     root_dir: PathBuf,
     diagnostics: Box<[Diagnostic]>,
+    /// Where its folder was unpacked from; keeps that folder.
+    origin: Option<Origin>,
 }
 
 impl Skill {
@@ -51,7 +54,7 @@ impl Skill {
     pub fn new(frontmatter: Frontmatter, location: impl Into<PathBuf>) -> Self {
         let location = location.into();
         let root_dir = location.parent().map(Path::to_owned).unwrap_or_default();
-        Self { frontmatter, location, root_dir, diagnostics: Box::default() }
+        Self { frontmatter, location, root_dir, diagnostics: Box::default(), origin: None }
     }
 
     /// Reads the open `SKILL.md` of a folder.
@@ -76,7 +79,7 @@ impl Skill {
         match parsed {
             Ok((frontmatter, _, findings)) => {
                 let diagnostics = findings.into_iter().map(|finding| finding.in_file(&location)).collect();
-                Ok(Self { frontmatter, location, root_dir, diagnostics })
+                Ok(Self { frontmatter, location, root_dir, diagnostics, origin: None })
             }
             Err(FrontmatterError { diagnostics }) => Err(SkillError::InvalidFrontmatter {
                 diagnostics: diagnostics.into_iter().map(|finding| finding.in_file(&location)).collect(),
@@ -137,6 +140,30 @@ impl Skill {
     #[must_use]
     pub fn root_dir(&self) -> &Path {
         &self.root_dir
+    }
+
+    /// The package that it was unpacked from, if it was.
+    #[must_use]
+    pub fn package(&self) -> Option<&Path> {
+        self.origin.as_ref().map(Origin::package)
+    }
+
+    /// Where it was found: its package, or else its `SKILL.md`.
+    #[must_use]
+    pub(crate) fn source(&self) -> &Path {
+        self.package().unwrap_or(&self.location)
+    }
+
+    /// The same skill, in a folder that was unpacked from a package.
+    #[must_use]
+    pub(crate) fn unpacked_from(mut self, origin: Origin) -> Self {
+        // People know the package, not the folder that it was unpacked into.
+        let path = origin.package().join(self.location.file_name().unwrap_or_default());
+        for finding in &mut self.diagnostics {
+            *finding = finding.clone().in_file(&path);
+        }
+        self.origin = Some(origin);
+        self
     }
 
     /// What was repaired, ignored or is likely unintended in its frontmatter; no errors.
@@ -244,7 +271,7 @@ fn read_head(file: &mut PlainFile) -> Result<Vec<u8>, SkillError> {
 }
 
 /// The bytes as text.
-fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
     std::str::from_utf8(bytes).map_err(|error| {
         let message =
             format!("SKILL.md is not UTF-8 text: byte {} is not part of a character", error.valid_up_to());

@@ -1,0 +1,180 @@
+//! The path of an entry: relative, of plain segments, and the same file on every system.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use crate::package::limits::PackageLimits;
+use crate::package::problem::PackageProblem;
+
+/// The most bytes of a segment on the file systems in use.
+const MAX_SEGMENT_BYTES: usize = 255;
+
+/// Names that stand for devices on Windows, with any ending.
+const DEVICES: [&str; 6] = ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"];
+
+/// Checks the path of an entry, without the slash that ends a folder's.
+pub(crate) fn check(path: &str, limits: &PackageLimits) -> Result<(), PackageProblem> {
+    let refused = |reason| Err(PackageProblem::UnsafePath { reason });
+    if path.len() > limits.path_bytes {
+        let limit = limits.path_bytes as u64;
+        return Err(PackageProblem::Limit { what: "bytes in its path", limit });
+    }
+    if path.is_empty() {
+        return refused("it is empty");
+    }
+    if path.starts_with('/') {
+        return refused("it is absolute");
+    }
+    if path.contains('\\') {
+        return refused("it has a backslash, which separates folders elsewhere");
+    }
+    if path.split('/').count() > limits.path_depth {
+        let limit = limits.path_depth as u64;
+        return Err(PackageProblem::Limit { what: "levels in its path", limit });
+    }
+    path.split('/').try_for_each(check_segment)
+}
+
+fn check_segment(segment: &str) -> Result<(), PackageProblem> {
+    let refused = |reason| Err(PackageProblem::UnsafePath { reason });
+    match segment {
+        "" => return refused("it has an empty segment"),
+        "." => return refused("it has a segment `.`"),
+        ".." => return refused("it has a segment `..`"),
+        _ => {}
+    }
+    if segment.len() > MAX_SEGMENT_BYTES {
+        return refused("a segment has more than 255 bytes");
+    }
+    if segment.chars().any(is_invisible) {
+        return refused("it has a control character");
+    }
+    if segment.contains(':') {
+        return refused("it has a colon, which marks a drive or a stream elsewhere");
+    }
+    if segment.ends_with(['.', ' ']) {
+        return refused("a segment ends with a dot or a space, which some systems drop");
+    }
+    if is_device(segment) {
+        return refused("a segment is the name of a device elsewhere");
+    }
+    Ok(())
+}
+
+/// Control characters, and those that change the direction or the lines of a text.
+fn is_invisible(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}')
+}
+
+fn is_device(segment: &str) -> bool {
+    let stem = segment.split('.').next().unwrap_or_default().trim_end_matches(' ');
+    if DEVICES.iter().any(|device| stem.eq_ignore_ascii_case(device)) {
+        return true;
+    }
+    let Some((head, digit)) = stem.char_indices().nth(3).map(|(at, _)| stem.split_at(at)) else {
+        return false;
+    };
+    let is_port = head.eq_ignore_ascii_case("COM") || head.eq_ignore_ascii_case("LPT");
+    let mut digits = digit.chars();
+    let is_digit = matches!(digits.next(), Some('0'..='9' | '¹' | '²' | '³'));
+    is_port && is_digit && digits.next().is_none()
+}
+
+/// What two segments have in common that are one name on some file system: their canonical form, without case.
+pub(crate) fn collision_key(segment: &str) -> String {
+    if segment.is_ascii() {
+        return segment.to_ascii_lowercase();
+    }
+    let upper: String = segment.nfd().flat_map(char::to_uppercase).collect();
+    upper.chars().flat_map(char::to_lowercase).nfd().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_path(path: &str, reason: Option<&str>) {
+        let outcome = check(path, &PackageLimits::default());
+        match (outcome, reason) {
+            (Ok(()), None) => {}
+            (Err(problem), Some(reason)) if problem.to_string().contains(reason) => {}
+            (outcome, _) => panic!("{path:?}: {outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn plain_paths_pass() {
+        for path in [
+            "a",
+            "a/b.txt",
+            ".hidden",
+            "..a",
+            "a..b",
+            "ünï/código",
+            "con-text",
+            "console",
+            "com",
+            "com10",
+            "lpt",
+            "nullable.md",
+            "a b",
+            "日本.md",
+            "COMe",
+        ] {
+            check_path(path, None);
+        }
+    }
+
+    #[test]
+    fn paths_that_lead_out_or_mean_something_else_are_refused() {
+        for (path, reason) in [
+            ("", "empty"),
+            ("/etc/passwd", "absolute"),
+            ("../x", "`..`"),
+            ("a/../../x", "`..`"),
+            ("a/./b", "`.`"),
+            ("a//b", "empty segment"),
+            ("a\\b", "backslash"),
+            ("..\\x", "backslash"),
+            ("C:/x", "colon"),
+            ("c:x", "colon"),
+            ("a/b:stream", "colon"),
+            ("a\0b", "control"),
+            ("a\nb", "control"),
+            ("a/\u{202E}txt.exe", "control"),
+            ("a.", "dot or a space"),
+            ("a /b", "dot or a space"),
+            ("...", "dot or a space"),
+            ("NUL", "device"),
+            ("a/con.txt", "device"),
+            ("aux .md", "device"),
+            ("Com1", "device"),
+            ("lpt9.x.y", "device"),
+            ("COM¹", "device"),
+            ("conin$", "device"),
+        ] {
+            check_path(path, Some(reason));
+        }
+        check_path(&"x".repeat(256), Some("255 bytes"));
+        check_path(&"x/".repeat(300), Some("limit of 512 bytes in its path"));
+        check_path(&["x"; 17].join("/"), Some("limit of 16 levels"));
+        check_path(&["x"; 16].join("/"), None);
+    }
+
+    #[test]
+    fn names_that_some_file_system_takes_for_one_have_one_key() {
+        for (a, b) in [
+            ("README", "readme"),
+            ("\u{E9}", "e\u{301}"),
+            ("É", "e\u{301}"),
+            ("ß", "SS"),
+            ("ς", "Σ"),
+            ("Å", "\u{212B}"),
+        ] {
+            assert_eq!(collision_key(a), collision_key(b), "{a} {b}");
+        }
+        for (a, b) in [("a", "b"), ("é", "e"), ("①", "1")] {
+            assert_ne!(collision_key(a), collision_key(b), "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Packing, and reading what was packed.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Skill, SkillErrorKind};
+
+/// A folder `good` with a skill of these files.
+pub(super) fn folder_with(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().canonicalize().unwrap().join("good");
+    write(&folder, "SKILL.md", SKILL_MD);
+    for (path, content) in files {
+        write(&folder, path, content);
+    }
+    (temp, folder)
+}
+
+fn packed(folder: &Path) -> Result<(Vec<u8>, Packed), SkillError> {
+    let mut bytes = Vec::new();
+    pack(folder, &mut bytes, PackageLimits::default()).map(|packed| (bytes, packed))
+}
+
+#[test]
+fn a_packed_skill_is_the_same_skill() {
+    let (temp, folder) =
+        folder_with(&[("scripts/run.sh", "#!/bin/sh\n"), ("references/é.md", "x"), ("empty", "")]);
+    fs::set_permissions(folder.join("scripts/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("references/é.md", folder.join("link.md")).unwrap();
+    let output = temp.path().join("out.skill");
+    let done = pack_file(&folder, &output, PackageLimits::default()).unwrap();
+    let expected = ["SKILL.md", "empty", "link.md", "references/é.md", "scripts/run.sh"].map(PathBuf::from);
+    assert_eq!(done.files, expected);
+    assert_eq!(done.package_bytes, fs::metadata(&output).unwrap().len());
+    assert_eq!((done.output.as_deref(), done.total_bytes), (Some(&*output), SKILL_MD.len() as u64 + 12));
+    let skill = load_skill_file(&output, Mode::Strict).unwrap();
+    assert_eq!(skill.digests().unwrap(), Skill::load(&folder, Mode::Strict).unwrap().digests().unwrap());
+    let mode = |path: &str| fs::metadata(skill.root_dir().join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("scripts/run.sh"), mode("empty")), (0o700, 0o600));
+    // The path to `SKILL.md` stands for its folder, and a folder for the file in it.
+    let named =
+        pack_file(folder.join("SKILL.md"), temp.path(), PackageLimits::default()).unwrap().output.unwrap();
+    assert_eq!(named.file_name().unwrap(), "good.skill");
+    assert_eq!(fs::read(named).unwrap(), fs::read(output).unwrap());
+}
+
+#[test]
+fn the_same_files_give_the_same_bytes() {
+    let files = [("b", "2"), ("a/x", "1"), ("a.txt", "3")];
+    let (_one, first) = folder_with(&files);
+    let (_two, second) = folder_with(&files);
+    fs::remove_file(second.join("b")).unwrap();
+    write(&second, "b", "2");
+    for path in ["b", "a/x"] {
+        let file = fs::File::open(second.join(path)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000)).unwrap();
+        fs::set_permissions(second.join(path), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let bytes = packed(&first).unwrap().0;
+    assert_eq!(bytes, packed(&second).unwrap().0);
+    let names: Vec<_> = read_all(bytes).unwrap().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(names, ["SKILL.md", "a.txt", "a/x", "b"]);
+}
+
+#[test]
+fn what_tools_have_made_is_left_out() {
+    let (_temp, folder) = folder_with(&[
+        ("scripts/a.py", ""),
+        ("scripts/__pycache__/a.pyc", ""),
+        ("scripts/b.pyc", ""),
+        ("node_modules/x/index.js", ""),
+        (".git/HEAD", ""),
+        ("sub/.DS_Store", ""),
+        ("evals/evals.json", ""),
+        ("sub/evals/kept.json", ""),
+        (".hidden", ""),
+    ]);
+    let (_, packed) = packed(&folder).unwrap();
+    assert_eq!(
+        packed.files,
+        [".hidden", "SKILL.md", "scripts/a.py", "sub/evals/kept.json"].map(PathBuf::from)
+    );
+    assert_eq!(packed.left_out, ["evals/evals.json", "scripts/b.pyc", "sub/.DS_Store"].map(PathBuf::from));
+}
+
+#[test]
+fn what_no_reader_should_take_is_not_packed() {
+    type Change = fn(&Path);
+    let cases: [(Change, SkillErrorKind, &str); 9] = [
+        (
+            |folder| symlink("/etc/passwd", folder.join("x")).unwrap(),
+            SkillErrorKind::PathNotAllowed,
+            "leads out",
+        ),
+        (|folder| symlink("../x", folder.join("x")).unwrap(), SkillErrorKind::PathNotAllowed, "leads out"),
+        (|folder| symlink("absent", folder.join("x")).unwrap(), SkillErrorKind::FileNotFound, "x"),
+        (
+            |folder| symlink(".", folder.join("x")).unwrap(),
+            SkillErrorKind::PathNotAllowed,
+            "not a plain file",
+        ),
+        (|folder| write(folder, "NUL", ""), SkillErrorKind::InvalidPackage, "`good/NUL`"),
+        (|folder| write(folder, "a\\b", ""), SkillErrorKind::InvalidPackage, "backslash"),
+        (|folder| (write(folder, "A", ""), write(folder, "a", "")).1, SkillErrorKind::InvalidPackage, "case"),
+        (|folder| write(folder, "skill.md", ""), SkillErrorKind::InvalidPackage, "case"),
+        (
+            |folder| rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("x"), rustix::fs::Mode::RWXU).unwrap(),
+            SkillErrorKind::InvalidPackage,
+            "neither a file nor a folder",
+        ),
+    ];
+    for (change, kind, words) in cases {
+        let (temp, folder) = folder_with(&[]);
+        change(&folder);
+        let output = temp.path().join("out.skill");
+        let error = pack_file(&folder, &output, PackageLimits::default()).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "something was left on disk: {error}");
+    }
+    let (_temp, folder) = folder_with(&[("SKILL.md", "---\nname: other\ndescription: d\n---\n")]);
+    assert_eq!(packed(&folder).unwrap_err().kind(), SkillErrorKind::InvalidFrontmatter);
+    let not_utf8 = std::ffi::OsStr::from_bytes(b"a\xff");
+    let (_temp, folder) = folder_with(&[]);
+    fs::write(folder.join(not_utf8), "").unwrap();
+    assert!(packed(&folder).unwrap_err().to_string().contains("UTF-8"));
+}
+
+use std::os::unix::ffi::OsStrExt as _;
+
+#[test]
+fn a_package_is_within_the_limits_that_it_is_read_with() {
+    let (_temp, folder) = folder_with(&[("a", "12345"), ("b", "12345")]);
+    let total = SKILL_MD.len() as u64 + 10;
+    let limits = PackageLimits { total_bytes: total, entries: 3, ..PackageLimits::default() };
+    let pack_within = |limits| pack(&folder, &mut Vec::new(), limits);
+    assert_eq!(pack_within(limits).unwrap().total_bytes, total);
+    for (limits, words) in [
+        (PackageLimits { total_bytes: total - 1, ..limits }, "`good/b` has more than the limit of"),
+        (PackageLimits { entries: 2, ..limits }, "limit of 2 entries"),
+        (PackageLimits { entry_bytes: 4, ..limits }, "larger than the limit of 4 bytes"),
+        (PackageLimits { path_depth: 1, ..limits }, "1 levels"),
+    ] {
+        let error = pack_within(limits).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    // What deflates too well to be believed is stored.
+    write(&folder, "zeros", vec![0; 2 << 20]);
+    assert_eq!(read_all(packed(&folder).unwrap().0).unwrap().len(), 4);
+}
+
+#[test]
+fn the_output_is_replaced_whole_and_never_within_the_skill() {
+    let (temp, folder) = folder_with(&[]);
+    let output = temp.path().join("out.skill");
+    fs::write(&output, "before").unwrap();
+    symlink("absent", folder.join("bad")).unwrap();
+    pack_file(&folder, &output, PackageLimits::default()).unwrap_err();
+    assert_eq!(fs::read(&output).unwrap(), b"before");
+    fs::remove_file(folder.join("bad")).unwrap();
+    pack_file(&folder, &output, PackageLimits::default()).unwrap();
+    assert!(load_skill_file(&output, Mode::Strict).is_ok());
+    for inside in [folder.join("out.skill"), folder.clone()] {
+        let error = pack_file(&folder, inside, PackageLimits::default()).unwrap_err();
+        assert_eq!(error.kind(), SkillErrorKind::InvalidStructure);
+    }
+    let nowhere = pack_file(&folder, temp.path().join("absent/out.skill"), PackageLimits::default());
+    assert_eq!(nowhere.unwrap_err().kind(), SkillErrorKind::Write);
+}

@@ -1,0 +1,231 @@
+//! Walking through one scope.
+//!
+//! Breadth first, level by level, so that what a bound cuts off is the deepest; the places of a level are looked at by a
+//! few threads. The outcome does not depend on the threads.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use crate::diagnostic::{Diagnostic, RuleId, Severity};
+use crate::discovery::Bounds;
+use crate::error::{Missing, SkillError};
+use crate::files::{EntryKind, entries, open_folder_direct};
+use crate::package::is_package_name;
+
+/// Folders that are never looked into.
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
+
+/// With fewer places than this a thread costs more than it saves.
+const PLACES_PER_THREAD: usize = 64;
+const MAX_THREADS: usize = 8;
+
+/// A folder or package that is to be looked at.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Its absolute, resolved path.
+    pub(crate) path: PathBuf,
+    /// The name under which it was found, which may be that of a link to it.
+    pub(crate) name: OsString,
+    pub(crate) kind: PlaceKind,
+    reached: Reached,
+}
+
+/// What a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlaceKind {
+    Folder,
+    /// A file whose name ends in `.skill`.
+    Package,
+}
+
+/// How a place was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// It lies in the scope.
+    Within,
+    /// By a link that leads out of the scope: then it is a skill or nothing, and is not searched.
+    ByLinkOut,
+}
+
+/// What a walk has found.
+pub(crate) struct Walked<T> {
+    /// The path of each skill's folder or package, and the skill or why it cannot be loaded.
+    pub(crate) found: Vec<(PathBuf, Result<T, SkillError>)>,
+    /// What was remarkable on the way.
+    pub(crate) findings: Vec<Diagnostic>,
+    /// Folders that could not be looked into.
+    pub(crate) unreadable: Vec<PathBuf>,
+}
+
+/// What a place turned out to be.
+enum Seen<T> {
+    Skill(PathBuf, Result<T, SkillError>),
+    Group(Vec<Place>),
+    Unreadable(PathBuf, SkillError),
+}
+
+/// A walk through one scope.
+pub(crate) struct Walk<F> {
+    root: Place,
+    bounds: Bounds,
+    load: F,
+}
+
+impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
+    /// A walk from a place that [was resolved](resolve). `load` says which skill a place is, if it is one.
+    pub(crate) const fn new(root: Place, bounds: Bounds, load: F) -> Self {
+        Self { root, bounds, load }
+    }
+
+    /// Walks as far as the bounds allow.
+    pub(crate) fn run(self) -> Walked<T> {
+        let root = &self.root;
+        let mut level = vec![Place {
+            path: root.path.clone(),
+            name: root.name.clone(),
+            kind: root.kind,
+            reached: Reached::Within,
+        }];
+        let mut visited = HashSet::new();
+        let (mut found, mut findings, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+        let mut left = self.bounds.directories;
+        for depth in 0.. {
+            level.retain(|place| visited.insert(place.path.clone().into_os_string()));
+            if level.is_empty() {
+                break;
+            }
+            let allowed = if depth > self.bounds.depth { 0 } else { left };
+            if level.len() > allowed {
+                // Said once: what lies deeper is cut off with it.
+                if findings.iter().all(|finding: &Diagnostic| finding.rule() != RuleId::ScopeBounds) {
+                    findings.push(self.cut_off(&level[allowed].path));
+                }
+                level.truncate(allowed);
+            }
+            left -= level.len();
+            let mut next = Vec::new();
+            for seen in self.look_at(&level) {
+                match seen {
+                    Seen::Skill(path, outcome) => found.push((path, outcome)),
+                    Seen::Group(places) => next.extend(places),
+                    Seen::Unreadable(path, error) => {
+                        findings.push(warning(&error));
+                        unreadable.push(path);
+                    }
+                }
+            }
+            level = next;
+        }
+        Walked { found, findings, unreadable }
+    }
+
+    /// Looks at all places of a level; the answers are in their order.
+    fn look_at(&self, level: &[Place]) -> Vec<Seen<T>> {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = cores.min(MAX_THREADS).min(level.len().div_ceil(PLACES_PER_THREAD));
+        let look = |part: &[Place]| part.iter().map(|place| self.look(place)).collect::<Vec<_>>();
+        if threads <= 1 {
+            return look(level);
+        }
+        thread::scope(|scope| {
+            let parts = level.chunks(level.len().div_ceil(threads));
+            let handles: Vec<_> = parts.map(|part| (part, scope.spawn(move || look(part)))).collect();
+            // A thread that panicked has found a defect of ours; its part is looked at again, here, where it shows.
+            handles
+                .into_iter()
+                .flat_map(|(part, handle)| handle.join().unwrap_or_else(|_| look(part)))
+                .collect()
+        })
+    }
+
+    fn look(&self, place: &Place) -> Seen<T> {
+        let path = place.path.clone();
+        match ((self.load)(place), place.kind) {
+            (Ok(Some(skill)), _) => Seen::Skill(path, Ok(skill)),
+            // A folder that cannot be searched cannot be known to be a skill.
+            (Err(error @ SkillError::PermissionDenied { .. }), PlaceKind::Folder) if !is_listable(&path) => {
+                Seen::Unreadable(path, error)
+            }
+            (Err(error), _) => Seen::Skill(path, Err(error)),
+            (Ok(None), PlaceKind::Package) => Seen::Group(Vec::new()),
+            (Ok(None), PlaceKind::Folder) if place.reached == Reached::ByLinkOut => Seen::Group(Vec::new()),
+            (Ok(None), PlaceKind::Folder) => match self.places_in(&path) {
+                Ok(places) => Seen::Group(places),
+                Err(error) => Seen::Unreadable(path, error),
+            },
+        }
+    }
+
+    fn places_in(&self, path: &Path) -> Result<Vec<Place>, SkillError> {
+        let handle = open_folder_direct(path)?;
+        let mut places = Vec::new();
+        for entry in entries(&handle, path)? {
+            if SKIPPED.iter().any(|skipped| entry.name == *skipped) {
+                continue;
+            }
+            let child = path.join(&entry.name);
+            let kind = match entry.kind {
+                EntryKind::Folder => PlaceKind::Folder,
+                EntryKind::File if is_package_name(&entry.name) => PlaceKind::Package,
+                EntryKind::Link => {
+                    places.extend(self.by_link(&child, entry.name));
+                    continue;
+                }
+                EntryKind::File | EntryKind::Other => continue,
+            };
+            places.push(Place { path: child, name: entry.name, kind, reached: Reached::Within });
+        }
+        Ok(places)
+    }
+
+    /// The place that a link leads to, if it does. A circle of links leads nowhere.
+    fn by_link(&self, link: &Path, name: OsString) -> Option<Place> {
+        let path = std::fs::canonicalize(link).ok()?;
+        let kind = kind_of(&path, is_package_name(&name))?;
+        let reached = if path.starts_with(&self.root.path) { Reached::Within } else { Reached::ByLinkOut };
+        Some(Place { path, name, kind, reached })
+    }
+
+    fn cut_off(&self, first: &Path) -> Diagnostic {
+        let Bounds { depth, directories } = self.bounds;
+        let message = format!(
+            "looked no further than {depth} levels and {directories} folders below `{}`: skills from here on may be missing",
+            self.root.path.display()
+        );
+        Diagnostic::new(RuleId::ScopeBounds, Severity::Warning, message, first)
+    }
+}
+
+/// Where a walk begins: a folder that must exist, or a package.
+pub(crate) fn resolve(path: &Path) -> Result<Place, SkillError> {
+    let resolved = std::fs::canonicalize(path).map_err(|error| match SkillError::from_io(path, error) {
+        SkillError::FileNotFound { path } => SkillError::NotFound { path, missing: Missing::Path },
+        other => other,
+    })?;
+    let is_package = path.file_name().is_some_and(is_package_name);
+    let Some(kind) = kind_of(&resolved, is_package) else {
+        return Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Folder });
+    };
+    let name = resolved.file_name().unwrap_or_default().to_owned();
+    Ok(Place { path: resolved, name, kind, reached: Reached::Within })
+}
+
+fn kind_of(resolved: &Path, is_package: bool) -> Option<PlaceKind> {
+    let metadata = std::fs::metadata(resolved).ok()?;
+    if metadata.is_dir() {
+        return Some(PlaceKind::Folder);
+    }
+    (metadata.is_file() && is_package).then_some(PlaceKind::Package)
+}
+
+fn is_listable(path: &Path) -> bool {
+    open_folder_direct(path).is_ok()
+}
+
+/// What could not be looked at while others were.
+fn warning(error: &SkillError) -> Diagnostic {
+    Diagnostic::new(RuleId::Unreadable, Severity::Warning, error.to_string(), error.path())
+}
