@@ -13,6 +13,7 @@ mod metadata;
 mod name;
 mod package;
 mod properties;
+mod reload;
 
 mod resources;
 mod skill;
@@ -34,6 +35,7 @@ pub use package::{
     extract_skill_file, load_skill_file, pack, pack_file,
 };
 pub use properties::Properties;
+pub use reload::{Reload, Reloader};
 pub use resources::{MAX_RESOURCE_BYTES, Resource, Resources, SkillDigests};
 pub use skill::{MAX_SKILL_FILE_BYTES, Skill};
 pub use validate::validate;
