@@ -14,7 +14,6 @@ mod name;
 mod package;
 mod properties;
 mod reload;
-
 mod resources;
 mod skill;
 mod validate;

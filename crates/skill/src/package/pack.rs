@@ -194,6 +194,13 @@ impl Plan {
         let package_bytes = writer
             .finish()
             .map_err(|source| SkillError::Write { path: skill.root_dir().to_owned(), source })?;
+        // Many long paths can make a package larger than the files in it.
+        if package_bytes > limits.archive_bytes {
+            return Err(SkillError::TooLarge {
+                path: skill.root_dir().to_owned(),
+                limit: limits.archive_bytes,
+            });
+        }
         let files = files.into_values().collect();
         Ok(Packed { skill, output: None, files, left_out, total_bytes, package_bytes })
     }

@@ -1,5 +1,7 @@
 //! What a stranger may send: each ends in a typed error that names the entry, and leaves nothing on disk.
 
+use PackageProblemKind as Kind;
+
 use super::*;
 
 /// Checks that a package is refused: with the kind, the entry and words of the reason.
@@ -29,8 +31,6 @@ fn check_entry(entry: Raw, kind: PackageProblemKind, words: &str) {
     let name = String::from_utf8_lossy(&entry.name).into_owned();
     check(good_with([entry]), kind, Some(name.trim_end_matches('/')), words);
 }
-
-use PackageProblemKind as Kind;
 
 #[test]
 fn paths_that_lead_out_are_refused() {

@@ -1,6 +1,7 @@
 //! Packing, and reading what was packed.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
@@ -130,8 +131,6 @@ fn what_no_reader_should_take_is_not_packed() {
     assert!(packed(&folder).unwrap_err().to_string().contains("UTF-8"));
 }
 
-use std::os::unix::ffi::OsStrExt as _;
-
 #[test]
 fn a_package_is_within_the_limits_that_it_is_read_with() {
     let (_temp, folder) = folder_with(&[("a", "12345"), ("b", "12345")]);
@@ -143,6 +142,7 @@ fn a_package_is_within_the_limits_that_it_is_read_with() {
         (PackageLimits { total_bytes: total - 1, ..limits }, "`good/b` has more than the limit of"),
         (PackageLimits { entries: 2, ..limits }, "limit of 2 entries"),
         (PackageLimits { entry_bytes: 4, ..limits }, "larger than the limit of 4 bytes"),
+        (PackageLimits { archive_bytes: 100, ..limits }, "larger than the limit of 100 bytes"),
         (PackageLimits { path_depth: 1, ..limits }, "1 levels"),
     ] {
         let error = pack_within(limits).unwrap_err().to_string();
