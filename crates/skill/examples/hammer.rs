@@ -106,6 +106,16 @@ fn mutate(samples: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
         }
         let at = random.below(bytes.len());
         let length = random.below(16).min(bytes.len() - at);
+        // Half of the changes to a package hit a header.
+        let pairs = bytes.windows(2).enumerate();
+        let headers: Vec<usize> = pairs.filter(|(_, two)| two == b"PK").map(|(at, _)| at).collect();
+        if !headers.is_empty() && random.below(2) == 0 {
+            let at = headers[random.below(headers.len())] + 4 + random.below(42);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = [0, 1, 8, 0xff, random.below(256) as u8][random.below(5)];
+            }
+            continue;
+        }
         match random.below(7) {
             0 => bytes[at] = random.below(256) as u8,
             1 => bytes[at] ^= 1 << random.below(8),
