@@ -38,6 +38,8 @@ impl std::fmt::Debug for ContextOptions {
 pub struct SessionContext {
     execution: ExecutionContext,
     workspace: Workspace,
+    /// The skills of packages: their folders are there as long as they are.
+    _unpacked: Vec<Skill>,
 }
 
 /// Makes the context for a session with these skills: their folders may be read, the workspace and the allowed
@@ -80,7 +82,10 @@ pub fn create_context<S: Borrow<Skill>>(
         network: config.network().clone(),
         ..ExecutionContext::new(workspace.path())
     };
-    Ok(SessionContext { execution, workspace })
+    // What was unpacked goes with its last user, and the sandbox is one.
+    let unpacked =
+        skills.iter().map(Borrow::borrow).filter(|skill| skill.package().is_some()).cloned().collect();
+    Ok(SessionContext { execution, workspace, _unpacked: unpacked })
 }
 
 impl SessionContext {

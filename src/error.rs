@@ -235,7 +235,9 @@ impl From<SkillError> for Error {
             SkillError::InvalidFrontmatter { .. } => {
                 Self::InvalidFrontmatter { path, reason, source: Some(Box::new(error)) }
             }
-            SkillError::InvalidStructure { .. } | SkillError::TooLarge { .. } => {
+            SkillError::InvalidStructure { .. }
+            | SkillError::InvalidPackage { .. }
+            | SkillError::TooLarge { .. } => {
                 Self::InvalidSkillStructure { path, reason, source: Some(Box::new(error)) }
             }
             _ => Self::PermissionDenied { path, reason },

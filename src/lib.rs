@@ -3,7 +3,7 @@
 //! A skill is a folder with instructions for a model, and the scripts and files that go with them. This library finds
 //! skills, tells a model of them, runs the model's tool calls in a sandbox, and keeps going until the model is done.
 //!
-//! - [`load`], [`load_all`], [`load_body`], [`read_resource`]: skills.
+//! - [`load`], [`load_all`], [`load_skill_file`], [`load_body`], [`read_resource`]: skills.
 //! - [`system_prompt`], [`tool_definitions`], [`build_system_prompt`], [`build_tools_param`]: what the model is told.
 //! - [`Workbench`]: where tools run; [`execute`], [`execute_tool_calls`], [`process_response`]: running them.
 //! - [`run_loop`]: a whole conversation, over any [`Model`]; see its example.
@@ -30,7 +30,7 @@ pub use conversation::{
 pub use error::{Error, ErrorKind};
 pub use prompting::{build_system_prompt, system_prompt, tool_definitions};
 pub use sandbox::open_sandbox;
-pub use skills::{find_skill, load, load_all, load_body, load_configured, read_resource};
+pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};
 pub use workbench::Workbench;
 pub use workspace::{ProducedFile, ProducedFiles, Snapshot, Workspace};
 
@@ -42,9 +42,10 @@ pub use conjure_base::{
 
 // Skills.
 pub use conjure_skill::{
-    Bounds, Catalog, Diagnostic, Discovery, Frontmatter, Metadata, Mode, Properties, Resource, Resources,
-    RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError, SkillErrorKind, SkillName, Trust,
-    discover, validate,
+    Bounds, Catalog, Diagnostic, Discovery, Extracted, Frontmatter, Metadata, Mode, Package, PackageFile,
+    PackageLimits, PackageProblem, PackageProblemKind, Packed, Properties, Reload, Reloader, Resource,
+    Resources, RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError, SkillErrorKind,
+    SkillName, Trust, discover, extract_skill_file, pack, pack_file, validate,
 };
 
 // What the model is told.

@@ -50,6 +50,15 @@ fn warn(found: &Discovery) {
     }
 }
 
+/// Loads a `.skill` package (specification 5.1, 6.3), with the default limits. It is unpacked into a private folder
+/// that goes when the skill and its clones do.
+///
+/// # Errors
+/// When the package is not there, is not one, exceeds a limit, or its skill is not valid; the error names the entry.
+pub fn load_skill_file(path: impl AsRef<Path>) -> Result<Skill, Error> {
+    Ok(conjure_skill::load_skill_file(path, Mode::Lenient)?)
+}
+
 /// The skill of this name.
 ///
 /// # Errors

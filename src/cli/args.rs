@@ -121,19 +121,28 @@ pub(crate) enum SkillsCommand {
     Validate(ValidateArgs),
     /// Print a skill's properties as JSON, as the format's reference validator does.
     Properties {
-        /// A skill's folder, or its SKILL.md.
+        /// A skill's folder, its SKILL.md, or a .skill package.
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },
     /// Print the block that tells a model of these skills.
     Prompt {
-        /// Skills' folders, or their SKILL.md.
+        /// Skills' folders, their SKILL.md, or .skill packages.
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<PathBuf>,
     },
+    /// Pack a skill into a `.skill` file.
+    Pack {
+        /// The skill's folder, or its SKILL.md.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// The file to write, or a folder for it; by default NAME.skill in the current folder.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Show everything about one skill.
     Inspect {
-        /// A skill's folder, or its SKILL.md.
+        /// A skill's folder, its SKILL.md, or a .skill package.
         #[arg(value_name = "PATH")]
         path: PathBuf,
         /// How to print it.
@@ -144,7 +153,7 @@ pub(crate) enum SkillsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ValidateArgs {
-    /// Skills' folders, or their SKILL.md.
+    /// Skills' folders, their SKILL.md, or .skill packages.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// By the letter of the format, as its reference validator does (the default).

@@ -181,3 +181,38 @@ fn a_description_cannot_move_the_cursor() {
     let listed = Conjure::new(["skills", "list", "--skills"]).arg(folder.path()).finish().code(0);
     assert!(!listed.stdout.contains('\x1b') && listed.stdout.contains("sly"), "{:?}", listed.stdout);
 }
+
+#[test]
+fn a_packed_skill_is_a_skill() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed =
+        skills(["pack", "fixtures/skills/sales-report", "-o", folder.path().to_str().unwrap()]).code(0);
+    let package = packed.stdout.trim();
+    assert_eq!(Path::new(package), folder.path().join("sales-report.skill"));
+    assert!(packed.stderr.contains("sales-report: "), "{}", packed.stderr);
+    assert!(skills(["validate", package]).code(0).stdout.starts_with("Valid skill: "));
+    let properties = |path: &str| skills(["properties", path]).code(0).stdout;
+    assert_eq!(properties(package), properties("fixtures/skills/sales-report"));
+    let listed = skills(["list", "--skills", folder.path().to_str().unwrap()]).code(0);
+    assert!(listed.stdout.starts_with("sales-report "), "{}", listed.stdout);
+    let skill = conjure::load_skill_file(package).unwrap();
+    assert!(conjure::load_body(&skill).unwrap().contains("# Sales report"));
+}
+
+#[test]
+fn what_is_no_package_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.skill");
+    std::fs::write(&path, "not a package").unwrap();
+    let path = path.to_str().unwrap();
+    for command in ["validate", "properties", "inspect", "prompt"] {
+        let refused = skills([command, path]).code(1);
+        assert!(refused.stderr.contains("broken.skill"), "{}", refused.stderr);
+    }
+    let error = conjure::load_skill_file(path).unwrap_err();
+    assert_eq!(error.kind(), conjure::ErrorKind::InvalidSkillStructure);
+    // What is no folder is not packed, and nothing is written for one that is not there.
+    skills(["pack", path, "-o", folder.path().to_str().unwrap()]).code(2);
+    skills(["pack", "no-such-skill", "-o", folder.path().to_str().unwrap()]).code(2);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

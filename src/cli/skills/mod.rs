@@ -2,6 +2,7 @@
 
 mod inspect;
 mod list;
+mod pack;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use conjure::{
     Config, Diagnostic, Discovery, Mode, RuleId, Settings, Severity, Skill, SkillError,
-    available_skills_block,
+    available_skills_block, extract_skill_file,
 };
 
 use crate::cli::args::SkillsCommand;
@@ -34,6 +35,7 @@ pub(crate) fn skills(command: &SkillsCommand, config: &Config, terminal: &Termin
             terminal.output(&available_skills_block(&skills));
             Ok(Exit::Done)
         }
+        SkillsCommand::Pack { path, output } => pack::pack(path, output.as_deref(), terminal),
         SkillsCommand::Inspect { path, format } => {
             inspect::inspect(&read(path, Mode::Lenient)?, *format, terminal)
         }
@@ -76,11 +78,29 @@ fn is_missing_scope(diagnostic: &Diagnostic) -> bool {
 
 /// The skill at `path`. Exit code 1 when it is not one, 2 when nothing is there.
 fn read(path: &Path, mode: Mode) -> Result<Skill, Failure> {
-    Skill::load(path, mode).map_err(|error| match error {
+    let loaded = if is_package(path) {
+        extract_skill_file(path).and_then(|folder| folder.load(mode))
+    } else {
+        Skill::load(path, mode)
+    };
+    loaded.map_err(refused)
+}
+
+/// Why a skill cannot be used, with all that is wrong with its frontmatter.
+fn refused(error: SkillError) -> Failure {
+    match error {
         SkillError::InvalidFrontmatter { diagnostics, .. } => {
             let lines: Vec<String> = diagnostics.iter().map(told).collect();
             Failure::new(Exit::Failed, format!("not a valid skill:\n  {}", lines.join("\n  ")))
         }
+        error @ SkillError::InvalidPackage { .. } => {
+            Failure { exit: Exit::Failed, ..conjure::Error::from(error).into() }
+        }
         error => conjure::Error::from(error).into(),
-    })
+    }
+}
+
+/// Whether a path names a `.skill` package.
+fn is_package(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "skill") && !path.is_dir()
 }

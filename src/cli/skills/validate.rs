@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use conjure::{Diagnostic, Mode, RuleId};
+use conjure::{Diagnostic, Mode, RuleId, extract_skill_file};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Format, ValidateArgs};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::skills::is_package;
 use crate::cli::terminal::{Terminal, printable};
 
 /// Checks each path. Exit code 0: all are valid; 1: at least one is not; 2: a path does not exist.
@@ -17,7 +18,7 @@ pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<Exit,
     let mut exit = Exit::Done;
     let mut report = Vec::new();
     for path in &args.paths {
-        let findings = conjure::validate(path, mode);
+        let findings = findings(path, mode);
         let outcome = match findings.iter().find(|finding| finding.is_error()) {
             None => Exit::Done,
             Some(finding) if finding.rule() == RuleId::PathMissing => Exit::Usage,
@@ -40,6 +41,17 @@ pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<Exit,
         terminal.output(&format!("{:#}", Value::from(report)));
     }
     Ok(exit)
+}
+
+/// What is wrong with the skill at a path. A package is unpacked for it.
+fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
+    if !is_package(path) {
+        return conjure::validate(path, mode);
+    }
+    match extract_skill_file(path) {
+        Ok(unpacked) => conjure::validate(unpacked.path(), mode),
+        Err(error) => error.into_diagnostics(),
+    }
 }
 
 /// As the reference validator says it: good news on standard output, bad news on standard error.
