@@ -204,6 +204,14 @@ fn a_failing_model_is_an_event_too() {
 }
 
 #[test]
+fn a_file_whose_name_the_model_cannot_be_told_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a\nb.csv");
+    std::fs::write(&file, "").unwrap();
+    play("- content: x\n", &["--file", file.to_str().unwrap()]).code(2).says("`--file`: the name `a\\nb.csv`");
+}
+
+#[test]
 fn a_recording_that_cannot_be_written_is_a_usage_error() {
     play("- content: x\n", &["--record", "no/such/folder/record.yaml"]).code(2).says("--record");
     play("- content: x\n", &["--record", "/dev/null"]).code(2).says("--record");

@@ -123,9 +123,9 @@ fn gather(args: &RunArgs, config: &Config, terminal: &Terminal) -> Result<Gather
     let files = args
         .file
         .iter()
-        .map(|path| context.workspace().add_file(path))
-        .collect::<Result<Vec<PathBuf>, _>>()
-        .map_err(|error| Failure::from(error).in_option("--file"))?;
+        .map(|path| Ok(context.workspace().add_file(input::file(path)?)?))
+        .collect::<Result<Vec<PathBuf>, Failure>>()
+        .map_err(|failure| failure.in_option("--file"))?;
     Ok(Gathered { script, skills, context, files })
 }
 
