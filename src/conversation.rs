@@ -4,8 +4,8 @@
 //! that the model reads, never errors.
 
 use conjure_conversation::{
-    AfterAnswer, Block, BlockKind, Limit, Limits, LoopOptions, LoopOutcome, Message, Model, Response, Role,
-    ToolCall, ToolResult, TurnOutcome, TurnStop, extract_tool_uses,
+    AfterAnswer, Limit, Limits, LoopOptions, LoopOutcome, Message, Model, Response, ToolCall, ToolResult,
+    TurnOutcome, TurnStop, extract_tool_uses,
 };
 
 use crate::config::Config;
@@ -130,26 +130,14 @@ pub fn final_text(outcome: &LoopOutcome) -> Result<String, Error> {
     Err(match stop {
         TurnStop::ModelFailed(error) => Error::Api(error.clone()),
         TurnStop::Limit(Limit::ModelCalls) => {
-            Error::MaxIterationsReached { iterations: answers_of_last_turn(outcome) }
+            let turn = outcome.conversation.state().last_turn();
+            Error::MaxIterationsReached { iterations: turn.map_or(0, |turn| turn.model_calls) }
         }
         TurnStop::Deadline | TurnStop::Limit(Limit::WallClock) => {
             Error::ExecutionTimeout { reason: format!("the conversation took too long: {stop}") }
         }
         other => failed(&other.to_string()),
     })
-}
-
-/// How often the model answered since the user last said something of their own.
-fn answers_of_last_turn(outcome: &LoopOutcome) -> u32 {
-    let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
-    let answers = outcome
-        .messages
-        .iter()
-        .rev()
-        .take_while(|message| message.role == Role::Assistant || message.content.iter().any(is_result))
-        .filter(|message| message.role == Role::Assistant)
-        .count();
-    u32::try_from(answers).unwrap_or(u32::MAX)
 }
 
 fn failed(reason: &str) -> Error {

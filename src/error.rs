@@ -150,7 +150,7 @@ pub enum Error {
     #[error("the model failed: {0}")]
     Api(#[from] ModelError),
     /// The model was called as often as allowed, and was not done.
-    #[error("the model was called {iterations} times and is not done")]
+    #[error("the model was called {iterations} {} and is not done", if *iterations == 1 { "time" } else { "times" })]
     MaxIterationsReached {
         /// How often it was called.
         iterations: u32,

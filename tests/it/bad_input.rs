@@ -208,7 +208,9 @@ fn a_file_whose_name_the_model_cannot_be_told_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a\nb.csv");
     std::fs::write(&file, "").unwrap();
-    play("- content: x\n", &["--file", file.to_str().unwrap()]).code(2).says("`--file`: the name `a\\nb.csv`");
+    play("- content: x\n", &["--file", file.to_str().unwrap()])
+        .code(2)
+        .says("`--file`: the name `a\\nb.csv`");
 }
 
 #[test]

@@ -166,6 +166,28 @@ async fn a_loop_that_does_not_end_is_the_error_of_the_specification() {
 }
 
 #[tokio::test]
+async fn calls_are_counted_and_not_the_messages_that_hold_their_answers() {
+    let workbench = workbench().await;
+    // A pause and what follows it are one message; the history holds an answer of a turn before.
+    let model = model_fn(|request: Request| async move {
+        let stop = if request.call % 2 == 1 { "pause_turn" } else { "tool_use" };
+        let tools = if request.call % 2 == 1 { Vec::new() } else { vec![format!("echo {}", request.call)] };
+        Ok(answer(stop, &calls(&tools.iter().map(String::as_str).collect::<Vec<_>>())))
+    });
+    let history = || {
+        let said = |text| vec![Block::text(text)];
+        vec![Message::user(said("Hi")), Message::assistant(said("Hello")), Message::user(said("Go"))]
+    };
+    for (limit, times) in [(1, "1 time"), (4, "4 times")] {
+        let config = local().with(Settings { max_iterations: Some(limit), ..Settings::default() }).unwrap();
+        let outcome = run_loop(history(), &workbench, "", &model, loop_options(&config)).await.unwrap();
+        let error = final_text(&outcome).unwrap_err();
+        assert_eq!(error.to_string(), format!("the model was called {times} and is not done"));
+    }
+    workbench.close().await;
+}
+
+#[tokio::test]
 async fn a_failing_client_is_an_api_error_and_says_whether_to_try_again() {
     let workbench = workbench().await;
     let busy = conjure::ModelErrorKind::Api(conjure::ApiErrorKind::Overloaded);

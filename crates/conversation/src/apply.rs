@@ -100,8 +100,8 @@ pub fn apply(state: &mut State, event: &Event) {
             }
         }
         EventKind::TurnFinished { turn, stop, usage } => {
-            state.turn = None;
-            state.last = Some(FinishedTurn { turn: *turn, stop: stop.clone(), usage: *usage });
+            let model_calls = state.turn.take().map_or(0, |turn| turn.model_calls);
+            state.last = Some(FinishedTurn { turn: *turn, stop: stop.clone(), model_calls, usage: *usage });
         }
     }
 }

@@ -125,6 +125,8 @@ pub struct FinishedTurn {
     pub turn: TurnId,
     /// Why it ended.
     pub stop: TurnStop,
+    /// How often the model was called, also where no answer came of it.
+    pub model_calls: u32,
     /// What its model calls consumed.
     pub usage: Usage,
 }
