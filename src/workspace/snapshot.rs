@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The most entries that are looked at: a workspace may be a whole checkout, but not a disk.
 const MOST_ENTRIES: usize = 100_000;
@@ -14,7 +15,21 @@ const DEEPEST: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
     files: BTreeMap<PathBuf, Fingerprint>,
-    complete: bool,
+    extent: Extent,
+    /// When the look began, in seconds and nanoseconds since 1970.
+    start: (i64, i64),
+}
+
+/// How much of a folder was looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Extent {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All but what lies deeper than [`DEEPEST`].
+    Shallow,
+    /// [`MOST_ENTRIES`], whichever came first.
+    Cut,
 }
 
 /// What of a file changes when its content does.
@@ -31,7 +46,8 @@ struct Fingerprint {
 pub struct ProducedFiles {
     /// The files, sorted by path.
     pub files: Vec<ProducedFile>,
-    /// Whether the folder was small enough to be looked at whole; if not, there may be more.
+    /// Whether the folder was small enough to be looked at whole; if not, there may be more. Those that are listed
+    /// are new or changed even so.
     pub complete: bool,
 }
 
@@ -42,23 +58,29 @@ pub struct ProducedFile {
     pub path: PathBuf,
     /// Its size in bytes.
     pub size: u64,
-    /// Whether it was there before, with other content.
+    /// Whether it was seen before, with other content. Of a folder that was too large, not all was seen.
     pub existed: bool,
 }
 
 impl Snapshot {
     /// What is in `root` now. What cannot be read is left out: it belongs to somebody else.
     pub(super) fn of(root: &Path) -> Self {
+        Self::within(root, MOST_ENTRIES)
+    }
+
+    /// The same of so many entries.
+    pub(super) fn within(root: &Path, most_entries: usize) -> Self {
+        let start = now();
         let mut files = BTreeMap::new();
-        let mut complete = true;
+        let mut extent = Extent::Whole;
         let mut seen = 0_usize;
         let mut pending = vec![(root.to_owned(), 0)];
         while let Some((folder, depth)) = pending.pop() {
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
             for entry in entries.filter_map(Result::ok) {
                 seen += 1;
-                if seen > MOST_ENTRIES {
-                    return Self { files, complete: false };
+                if seen > most_entries {
+                    return Self { files, extent: Extent::Cut, start };
                 }
                 // Of the entry itself: a link is not followed.
                 let Ok(metadata) = entry.metadata() else { continue };
@@ -66,23 +88,29 @@ impl Snapshot {
                 if metadata.is_dir() && depth < DEEPEST {
                     pending.push((path, depth + 1));
                 } else if metadata.is_dir() {
-                    complete = false;
+                    extent = Extent::Shallow;
                 } else if metadata.is_file() {
                     let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
                     files.insert(relative, Fingerprint::of(&metadata));
                 }
             }
         }
-        Self { files, complete }
+        Self { files, extent, start }
     }
 
-    /// The files in here that are not in `before`, or are there with another fingerprint.
+    /// The files in here that are not in `before`, or are there with another fingerprint. Where `before` was cut, a
+    /// file that is not in it may have been there all the same: then it counts only when the system changed its entry
+    /// since, a date that no program can set back.
     pub(super) fn produced_since(self, before: &Self) -> ProducedFiles {
-        let complete = self.complete && before.complete;
+        let complete = self.extent == Extent::Whole && before.extent == Extent::Whole;
+        let is_produced = |path: &PathBuf, now: &Fingerprint| match before.files.get(path) {
+            Some(then) => then != now,
+            None => before.extent != Extent::Cut || now.changed >= before.start,
+        };
         let files = self
             .files
             .into_iter()
-            .filter(|(path, now)| before.files.get(path) != Some(now))
+            .filter(|(path, now)| is_produced(path, now))
             .map(|(path, now)| ProducedFile {
                 existed: before.files.contains_key(&path),
                 size: now.size,
@@ -91,6 +119,13 @@ impl Snapshot {
             .collect();
         ProducedFiles { files, complete }
     }
+}
+
+/// The time by the clock that dates files.
+#[expect(clippy::disallowed_methods, reason = "compared with dates that the system gave to files")]
+fn now() -> (i64, i64) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos().into())
 }
 
 impl Fingerprint {

@@ -85,3 +85,26 @@ fn what_is_new_or_changed_is_produced_and_the_rest_is_not() {
     });
     assert_eq!(produced, ProducedFiles { files: expected.into(), complete: true });
 }
+
+#[test]
+fn of_a_folder_that_was_too_large_what_was_not_touched_is_not_produced() {
+    let workspace = Workspace::temporary().unwrap();
+    let path = |name: &str| workspace.path().join(name);
+    for name in 0..20 {
+        std::fs::write(path(&name.to_string()), "old").unwrap();
+    }
+    let before = Snapshot::within(workspace.path(), 5);
+    assert_eq!(workspace.produced_since(&before), ProducedFiles { files: Vec::new(), complete: false });
+    // The system dates files by a clock of coarse ticks: the first dates may lie before the snapshot.
+    let names: Vec<PathBuf> = ["3", "new"].map(PathBuf::from).into();
+    for _ in 0..1_000_000 {
+        std::fs::write(path("3"), "other").unwrap();
+        std::fs::write(path("new"), "").unwrap();
+        let produced = workspace.produced_since(&before);
+        assert!(!produced.complete);
+        if produced.files.iter().map(|file| &file.path).eq(&names) {
+            return;
+        }
+    }
+    panic!("what was changed is not listed");
+}
