@@ -42,9 +42,9 @@ pub use conjure_base::{
 
 // Skills.
 pub use conjure_skill::{
-    Bounds, Catalog, Diagnostic, Discovery, Extracted, Frontmatter, Metadata, Mode, Package, PackageFile,
-    PackageLimits, PackageProblem, PackageProblemKind, Packed, Properties, Reload, Reloader, Resource,
-    Resources, RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError, SkillErrorKind,
+    Bounds, Catalog, Diagnostic, Discovery, Extracted, Frontmatter, Metadata, Missing, Mode, Package,
+    PackageFile, PackageLimits, PackageProblem, PackageProblemKind, Packed, Properties, Reload, Reloader,
+    Resource, Resources, RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError, SkillErrorKind,
     SkillName, Trust, discover, extract_skill_file, pack, pack_file, validate,
 };
 

@@ -151,6 +151,33 @@ fn a_path_that_is_not_there_has_the_code_2() {
 }
 
 #[test]
+fn what_is_there_and_is_no_valid_skill_has_the_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let skill = folder.path().join(name);
+        std::fs::create_dir(&skill).unwrap();
+        skill.join("SKILL.md")
+    };
+    drop(make("empty"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, make("pipe"), rustix::fs::Mode::RUSR).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", make("leads-out")).unwrap();
+    std::fs::write(make("broken"), "no frontmatter").unwrap();
+    std::fs::write(folder.path().join("plain"), "").unwrap();
+    for name in ["empty", "pipe", "leads-out", "broken", "plain"] {
+        let path = folder.path().join(name);
+        for command in ["properties", "prompt", "inspect", "validate"] {
+            skills([command, path.to_str().unwrap()]).code(1);
+        }
+    }
+    for name in ["nothing", "nothing.skill"] {
+        let path = folder.path().join(name);
+        for command in ["properties", "prompt", "inspect"] {
+            skills([command, path.to_str().unwrap()]).code(2).says(name);
+        }
+    }
+}
+
+#[test]
 fn properties_are_json_in_the_order_of_the_reference() {
     insta::assert_snapshot!(skills(["properties", "fixtures/skills/sales-report"]).code(0).stdout);
 }
@@ -212,7 +239,7 @@ fn what_is_no_package_is_refused_by_its_name() {
     let error = conjure::load_skill_file(path).unwrap_err();
     assert_eq!(error.kind(), conjure::ErrorKind::InvalidSkillStructure);
     // What is no folder is not packed, and nothing is written for one that is not there.
-    skills(["pack", path, "-o", folder.path().to_str().unwrap()]).code(2);
+    skills(["pack", path, "-o", folder.path().to_str().unwrap()]).code(1);
     skills(["pack", "no-such-skill", "-o", folder.path().to_str().unwrap()]).code(2);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

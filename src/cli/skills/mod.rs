@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Config, Diagnostic, Discovery, Mode, RuleId, Settings, Severity, Skill, SkillError,
+    Config, Diagnostic, Discovery, Missing, Mode, RuleId, Settings, Severity, Skill, SkillError,
     available_skills_block, extract_skill_file,
 };
 
@@ -76,7 +76,7 @@ fn is_missing_scope(diagnostic: &Diagnostic) -> bool {
     diagnostic.is_error() && matches!(diagnostic.rule(), RuleId::PathMissing | RuleId::NotADirectory)
 }
 
-/// The skill at `path`. Exit code 1 when it is not one, 2 when nothing is there.
+/// The skill at `path`. Exit code 1 when what is there is not a valid one, 2 when nothing is there.
 fn read(path: &Path, mode: Mode) -> Result<Skill, Failure> {
     let loaded = if is_package(path) {
         extract_skill_file(path).and_then(|folder| folder.load(mode))
@@ -86,18 +86,23 @@ fn read(path: &Path, mode: Mode) -> Result<Skill, Failure> {
     loaded.map_err(refused)
 }
 
-/// Why a skill cannot be used, with all that is wrong with its frontmatter.
+/// Why a skill cannot be used, with all that is wrong with its frontmatter. What is there and cannot be used (a pipe, a
+/// link that leads out, a file that is too large or may not be read) is not a valid skill.
 fn refused(error: SkillError) -> Failure {
     match error {
         SkillError::InvalidFrontmatter { diagnostics, .. } => {
             let lines: Vec<String> = diagnostics.iter().map(told).collect();
             Failure::new(Exit::Failed, format!("not a valid skill:\n  {}", lines.join("\n  ")))
         }
-        error @ SkillError::InvalidPackage { .. } => {
-            Failure { exit: Exit::Failed, ..conjure::Error::from(error).into() }
+        error => {
+            let exit = if is_nothing_there(&error) { Exit::Usage } else { Exit::Failed };
+            Failure { exit, ..conjure::Error::from(error).into() }
         }
-        error => conjure::Error::from(error).into(),
     }
+}
+
+fn is_nothing_there(error: &SkillError) -> bool {
+    matches!(error, SkillError::NotFound { missing: Missing::Path, .. } | SkillError::FileNotFound { .. })
 }
 
 /// Whether a path names a `.skill` package.
