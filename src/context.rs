@@ -69,7 +69,7 @@ pub fn create_context<S: Borrow<Skill>>(
     };
     let mut allowed_paths = Vec::new();
     for path in config.allowed_paths().iter().chain(&options.allowed_paths) {
-        let resolved = path.canonicalize().map_err(|error| Error::io(path, &error))?;
+        let resolved = path.canonicalize().map_err(|error| Error::io_of("the allowed path", path, &error))?;
         if !allowed_paths.contains(&resolved) {
             allowed_paths.push(resolved);
         }

@@ -209,9 +209,18 @@ impl Error {
 
     /// A failure to reach `path`.
     pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
+        Self::unreached(path, format!("`{}`", path.display()), error)
+    }
+
+    /// A failure to reach `path`, which is `what` to the user.
+    pub(crate) fn io_of(what: &str, path: &Path, error: &io::Error) -> Self {
+        Self::unreached(path, format!("{what} `{}`", path.display()), error)
+    }
+
+    fn unreached(path: &Path, what: String, error: &io::Error) -> Self {
         let reason = match error.kind() {
-            io::ErrorKind::NotFound => format!("`{}` does not exist", path.display()),
-            _ => format!("`{}` cannot be used: {error}", path.display()),
+            io::ErrorKind::NotFound => format!("{what} does not exist"),
+            _ => format!("{what} cannot be used: {error}"),
         };
         let path = path.to_owned();
         match error.kind() {

@@ -34,7 +34,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`none`, `full` or a list of names of hosts is needed")]
 enum Network {
     Word(String),
     Hosts(Vec<String>),

@@ -78,6 +78,8 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
         ("tool_timeout = -1", "`tool_timeout`: -1 is not a number of seconds"),
         ("tool_timeout = nan", "is not a number of seconds"),
         ("tool_timeout = true", "not a boolean"),
+        ("network = 3", "`none`, `full` or a list of names of hosts is needed"),
+        ("network = [\"a\", 3]", "`none`, `full` or a list of names of hosts is needed"),
         ("network = \"bridge\"", "use `full`"),
         ("network = [\"full\", \"example.org\"]", "stand alone"),
         ("executor = \"docker\"", "not in this version"),

@@ -45,6 +45,21 @@ fn a_script_that_cannot_be_read_is_a_usage_error() {
 }
 
 #[test]
+fn a_missing_allowed_path_is_named_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "allowed_paths = [\"missing\"]").unwrap();
+    let (config, workspace) = (config.to_str().unwrap(), folder.path().to_str().unwrap());
+    play("- content: x\n", &["--config", config, "--workspace", workspace])
+        .code(2)
+        .says(&format!("the allowed path `{workspace}/missing` does not exist"))
+        .does_not_say("--workspace");
+    play("- content: x\n", &["--workspace", "no/such"])
+        .code(2)
+        .says("`--workspace`: `no/such` does not exist");
+}
+
+#[test]
 fn a_missing_folder_of_skills_is_a_usage_error() {
     play("- content: x\n", &["--skills", "no/such/folder"]).code(2).says("no/such/folder");
 }

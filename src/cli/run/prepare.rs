@@ -115,9 +115,11 @@ fn gather(args: &RunArgs, config: &Config, terminal: &Terminal) -> Result<Gather
     let skills = found(config, terminal)?;
     let options =
         ContextOptions { workspace: args.workspace.clone(), environment, ..ContextOptions::default() };
-    let context = create_context(&skills, config, options).map_err(|error| match &args.workspace {
-        Some(_) => Failure::from(error).in_option("--workspace"),
-        None => error.into(),
+    let context = create_context(&skills, config, options).map_err(|error| {
+        let is_workspace = matches!(&error, Error::FileNotFound { path, .. } | Error::PermissionDenied { path, .. }
+            if args.workspace.as_ref() == Some(path));
+        let failure = Failure::from(error);
+        if is_workspace { failure.in_option("--workspace") } else { failure }
     })?;
     terminal.redact(context.redactor());
     let files = args
