@@ -8,16 +8,20 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal};
 
-use conjure_guest::protocol::{DATA_MAX, GuestError, StreamId};
+use conjure_guest::protocol::{DATA_MAX, GuestError, OVER_WITHIN, StreamId};
 
 use crate::error;
 use crate::exec::{OomCounter, SpillFolder};
 use crate::outbox::Outbox;
 
 /// How long a process that was told to end may take before it is killed; after as long again, the operation is
-/// over whether it is gone or not. Both together are less than the three seconds after which a host takes a guest
-/// that does not answer for dead, and everything with it.
+/// over whether it is gone or not.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+const _: () = assert!(
+    2 * PATIENCE.as_millis() <= OVER_WITHIN.as_millis(),
+    "a host that waits as the protocol says would kill a sound guest"
+);
 
 /// When to look again at a process that was told to end at `since`.
 pub(crate) fn next_patience(since: Duration, now: Duration) -> Duration {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions};
 
+use conjure_guest::protocol::OVER_WITHIN;
+
 use super::{Guest, Job};
 use crate::job::{kill, tell_to_end};
 use crate::{clock, sys, tree};
@@ -15,9 +17,13 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(10);
 /// How long that goes on: what cannot be killed by then is not ours to kill.
 const SWEEP_MAX: Duration = Duration::from_secs(5);
 
-/// How long children may take to end themselves when the guest ends, before they are killed. The guest itself is
-/// killed by its host after three seconds, and could kill nothing any more.
+/// How long children may take to end themselves when the guest ends, before they are killed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
+
+const _: () = assert!(
+    END_PATIENCE.as_millis() < OVER_WITHIN.as_millis(),
+    "a guest that its host has killed can kill nothing any more"
+);
 
 /// How long the guest waits for its end at all.
 const END_MAX: Duration = Duration::from_secs(10);

@@ -1,12 +1,19 @@
 //! What the frames say.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol. Host and guest are built together, so there is no negotiation: a difference
 /// means a guest that was taken from elsewhere, and is an error that says so.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// How long an operation may go on after its deadline or its cancellation, until a sound guest says that it is over;
+/// and how long a guest lets commands end themselves after its stream was closed. A host must be more patient than
+/// this before it takes a guest for dead and kills it, and everything with it. Both sides check their times against it
+/// when they are built.
+pub const OVER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The host's greeting: what this sandbox is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

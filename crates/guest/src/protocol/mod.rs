@@ -31,6 +31,6 @@ pub use frame::{
 };
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
-    GuestError, Hello, LineRange, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root, StdinMode,
-    StreamId, Viewed, Welcome,
+    GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root,
+    StdinMode, StreamId, Viewed, Welcome,
 };

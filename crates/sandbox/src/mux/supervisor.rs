@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use conjure_base::Deadline;
-use conjure_guest::protocol::Decoder;
+use conjure_guest::protocol::{Decoder, OVER_WITHIN};
 use std::future::poll_fn;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
@@ -24,6 +24,11 @@ use crate::error::{SandboxError, SandboxErrorKind};
 /// How long the guest may take beyond what it was given: to answer after a deadline or a cancellation, and to
 /// end after its stream was closed.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
+const _: () = assert!(
+    GRACE.as_millis() >= OVER_WITHIN.as_millis() + 1000,
+    "a sound guest needs its time, and its answer the way here, on a machine that is busy"
+);
 
 /// How long the reason of a guest's end is waited for, so that the error can name it.
 const REASON: Duration = Duration::from_secs(1);
