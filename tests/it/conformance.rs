@@ -103,7 +103,7 @@ struct Difference {
 }
 
 /// All kinds of input on which the verdict, the properties or the prompt may differ.
-const DIFFERENCES: [Difference; 9] = [
+const DIFFERENCES: [Difference; 10] = [
     Difference {
         name: "hyphens within a line",
         aspects: &[Verdict, Messages, Properties, Prompt],
@@ -164,6 +164,13 @@ const DIFFERENCES: [Difference; 9] = [
             };
             name(&case.ours.properties) != name(&case.reference.properties.value)
         },
+    },
+    Difference {
+        name: "descriptions beyond the limit in the prompt",
+        aspects: &[Prompt],
+        reason: "the reference shows a model a description of any length, although it calls it invalid; we show no more \
+                 of it than the format allows",
+        applies: |case| has(case, RuleId::DescriptionTooLong),
     },
     Difference {
         name: "control characters in the prompt",
