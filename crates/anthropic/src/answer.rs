@@ -1,0 +1,110 @@
+//! A complete answer, with the parts of it that a conversation does not keep.
+
+use conjure_conversation::{AfterAnswer, Block, Response, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::block::GrowingBlock;
+
+/// What the service answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// What the conversation keeps of it.
+    pub response: Response,
+    /// The stop sequence that was met, where one was.
+    pub stop_sequence: Option<String>,
+    /// More on why it stopped, as the service wrote it.
+    pub stop_details: Option<Box<RawValue>>,
+    /// The container that the service's tools ran in, `{"id", "expires_at", ...}`, as it wrote it. Its id goes
+    /// with every later request of the conversation.
+    pub container: Option<Box<RawValue>>,
+}
+
+/// `usage` on the wire. All of it may be missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct WireUsage {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// Overwrites with what `later` says; what it does not mention stays. Counts are cumulative.
+    pub(crate) fn overwrite(&mut self, later: Self) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+    }
+
+    pub(crate) fn tokens(self) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.unwrap_or(0),
+            output_tokens: self.output_tokens.unwrap_or(0),
+            cache_creation_input_tokens: self.cache_creation_input_tokens.unwrap_or(0),
+            cache_read_input_tokens: self.cache_read_input_tokens.unwrap_or(0),
+            cost_micros: 0,
+        }
+    }
+}
+
+/// A whole message on the wire: the body of an answer that is not streamed, and of `message_start`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WireMessage {
+    #[serde(default)]
+    pub(crate) id: Option<String>,
+    #[serde(default)]
+    pub(crate) model: Option<String>,
+    #[serde(default)]
+    pub(crate) content: Vec<Box<RawValue>>,
+    #[serde(default)]
+    pub(crate) stop_reason: Option<String>,
+    #[serde(default)]
+    pub(crate) stop_sequence: Option<String>,
+    #[serde(default)]
+    pub(crate) stop_details: Option<Box<RawValue>>,
+    #[serde(default)]
+    pub(crate) container: Option<Box<RawValue>>,
+    #[serde(default)]
+    pub(crate) usage: Option<WireUsage>,
+}
+
+impl WireMessage {
+    /// The answer, with content that came as a whole.
+    ///
+    /// # Errors
+    /// Why the content is none.
+    pub(crate) fn answer_of(self, content: Vec<Box<RawValue>>) -> Result<Answer, String> {
+        let stop = StopReason::from(self.stop_reason.clone());
+        let is_cut = stop.consequence() == AfterAnswer::StopWithoutTools;
+        let mut blocks = Vec::with_capacity(content.len());
+        for (index, raw) in content.into_iter().enumerate() {
+            let block = GrowingBlock::start(raw).and_then(|(mut block, _)| {
+                block.close();
+                block.finish(is_cut)
+            });
+            blocks.push(block.map_err(|reason| format!("content block {index}: {reason}"))?);
+        }
+        Ok(self.into_answer(blocks))
+    }
+
+    /// The answer with this content.
+    pub(crate) fn into_answer(self, content: Vec<Block>) -> Answer {
+        Answer {
+            response: Response {
+                id: self.id,
+                model: self.model,
+                content,
+                stop_reason: StopReason::from(self.stop_reason),
+                usage: self.usage.unwrap_or_default().tokens(),
+                request_id: None,
+            },
+            stop_sequence: self.stop_sequence,
+            stop_details: self.stop_details,
+            container: self.container,
+        }
+    }
+}

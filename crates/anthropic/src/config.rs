@@ -1,0 +1,341 @@
+//! How to reach the service: where, under which profile, with which key, within which bounds.
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::Url;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::prices::Prices;
+
+/// Where the service is, unless the host says otherwise.
+pub const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
+
+/// Which form of the service's interface is spoken (`reference/skills-files-api.md`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Version `2023-06-01`, the key in `x-api-key`. What is known to be live.
+    #[default]
+    Beta,
+    /// Version `2026-10-21`, the key as a bearer token. What the official SDK 2.x sends.
+    Current,
+}
+
+impl Profile {
+    /// The value of `anthropic-version`.
+    #[must_use]
+    pub const fn version(self) -> &'static str {
+        match self {
+            Self::Beta => "2023-06-01",
+            Self::Current => "2026-10-21",
+        }
+    }
+}
+
+/// Which cache marks a request carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// None: bodies are byte prefixes of each other as they are.
+    Off,
+    /// Marks of the service's usual life time.
+    FiveMinutes,
+    /// Marks that live an hour; writing them costs more.
+    OneHour,
+}
+
+/// Over what the key may travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plaintext {
+    /// `http://` reaches loopback addresses only.
+    LoopbackOnly,
+    /// `http://` reaches any host: the host vouches for the network.
+    Anywhere,
+}
+
+/// The bounds of a call in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the connection stands. 10 s by default.
+    pub connect: Duration,
+    /// Between two pieces of a streamed answer, the first included; the service pings far more often. 120 s by
+    /// default.
+    pub idle: Duration,
+    /// The whole call, its waits and retries included. 10 min by default.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(120),
+            total: Duration::from_secs(600),
+        }
+    }
+}
+
+/// The bounds of an answer in size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerLimits {
+    /// One event of a stream, in bytes. 8 MiB by default.
+    pub event: usize,
+    /// A whole answer on the wire, streamed or not, in bytes. 32 MiB by default.
+    pub total: usize,
+}
+
+impl Default for AnswerLimits {
+    fn default() -> Self {
+        Self { event: 8 << 20, total: 32 << 20 }
+    }
+}
+
+/// How to reach the service. `Debug` does not show the key.
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) key: SecretString,
+    pub(crate) profile: Profile,
+    pub(crate) base_url: String,
+    pub(crate) plaintext: Plaintext,
+    pub(crate) proxy: Option<String>,
+    pub(crate) roots: Vec<Vec<u8>>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) limits: AnswerLimits,
+    pub(crate) retries: u32,
+    pub(crate) seed: Option<u64>,
+    pub(crate) prices: Prices,
+}
+
+/// A configuration that cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The key is empty or cannot be sent in a header.
+    #[error("the API key is empty or holds characters that no header can carry; check how it was copied")]
+    Key,
+    /// The address of the service is unusable.
+    #[error("the base URL `{url}` cannot be used: {reason}")]
+    BaseUrl {
+        /// The address, without user name and password.
+        url: String,
+        /// Why, and how to mend it.
+        reason: String,
+    },
+    /// The proxy's address is unusable. It may hold a password, so it is not shown.
+    #[error("the proxy's address cannot be used; write `http://HOST:PORT`")]
+    Proxy,
+    /// The TLS configuration cannot be made.
+    #[error("TLS cannot be set up: {reason}")]
+    Tls {
+        /// Why.
+        reason: String,
+    },
+    /// A field of the body that the client writes itself.
+    #[error("the field `{name}` is written by the client and cannot be set; use the option for it")]
+    ReservedField {
+        /// Its name.
+        name: String,
+    },
+    /// A beta name that cannot be sent in a header.
+    #[error("`{name}` cannot be sent as the name of a beta")]
+    Beta {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Config {
+    /// This key, at the service's own address, under the beta profile, with the default bounds and 2 retries.
+    #[must_use]
+    pub fn new(key: SecretString) -> Self {
+        Self {
+            key,
+            profile: Profile::default(),
+            base_url: DEFAULT_BASE_URL.to_owned(),
+            plaintext: Plaintext::LoopbackOnly,
+            proxy: None,
+            roots: Vec::new(),
+            timeouts: Timeouts::default(),
+            limits: AnswerLimits::default(),
+            retries: 2,
+            seed: None,
+            prices: Prices::default(),
+        }
+    }
+
+    /// Under this profile.
+    #[must_use]
+    pub const fn with_profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// At this address; `/v1/messages` is appended to its path.
+    #[must_use]
+    pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
+        self.base_url = url.into();
+        self
+    }
+
+    /// With the key travelling so over `http://`.
+    #[must_use]
+    pub const fn with_plaintext(mut self, plaintext: Plaintext) -> Self {
+        self.plaintext = plaintext;
+        self
+    }
+
+    /// Through this HTTP proxy. Without it none is used, whatever the environment says.
+    #[must_use]
+    pub fn with_proxy(mut self, url: impl Into<String>) -> Self {
+        self.proxy = Some(url.into());
+        self
+    }
+
+    /// Trusting this certificate (DER) beside those that the machine trusts.
+    #[must_use]
+    pub fn with_root(mut self, der: impl Into<Vec<u8>>) -> Self {
+        self.roots.push(der.into());
+        self
+    }
+
+    /// Within these bounds in time.
+    #[must_use]
+    pub const fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// Within these bounds in size.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: AnswerLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// With this many retries of a call of which nothing was shown.
+    #[must_use]
+    pub const fn with_retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// With jitter that is the same in every run.
+    #[must_use]
+    pub const fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// With these prices.
+    #[must_use]
+    pub fn with_prices(mut self, prices: Prices) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// The address of `/v1/messages`.
+    pub(crate) fn messages_url(&self) -> Result<Url, ConfigError> {
+        let url = Url::parse(self.base_url.trim());
+        let mut url = url.map_err(|error| ConfigError::BaseUrl {
+            // What cannot be parsed may hold anything, a password too.
+            url: "…".to_owned(),
+            reason: format!("{error}; write it like `{DEFAULT_BASE_URL}`"),
+        })?;
+        let refuse = |url: &Url, reason: &str| {
+            let mut url = url.clone();
+            // Both fail only for addresses that cannot have them.
+            let _ = url.set_username("").and_then(|()| url.set_password(None));
+            url.set_query(None);
+            Err(ConfigError::BaseUrl { url: url.to_string(), reason: reason.to_owned() })
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return refuse(&url, "it holds a user name or password; the key is configured apart");
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return refuse(&url, "it holds a query or fragment; give the path only");
+        }
+        match url.scheme() {
+            "https" => {}
+            "http" if self.plaintext == Plaintext::Anywhere || is_loopback(&url) => {}
+            "http" => return refuse(&url, "the key would travel in plain text; use `https://`"),
+            _ => return refuse(&url, "only `https://`, and `http://` for loopback, can be reached"),
+        }
+        let path = format!("{}/v1/messages", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        Ok(url)
+    }
+
+    /// The key, if it can be a key.
+    pub(crate) fn checked_key(&self) -> Result<&str, ConfigError> {
+        let key = self.key.expose_secret();
+        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ConfigError::Key);
+        }
+        Ok(key)
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("profile", &self.profile)
+            .field("base_url", &self.messages_url().map(|url| url.to_string()))
+            .field("timeouts", &self.timeouts)
+            .field("limits", &self.limits)
+            .field("retries", &self.retries)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Config {
+        Config::new(SecretString::from("sk-canary-1234")).with_base_url(url)
+    }
+
+    #[test]
+    fn messages_lie_beneath_the_base_url() {
+        for (base, expected) in [
+            (DEFAULT_BASE_URL, "https://api.anthropic.com/v1/messages"),
+            ("https://proxy.example/llm/", "https://proxy.example/llm/v1/messages"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/v1/messages"),
+            ("http://[::1]:8080", "http://[::1]:8080/v1/messages"),
+            ("http://localhost:1", "http://localhost:1/v1/messages"),
+        ] {
+            assert_eq!(config(base).messages_url().unwrap().as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn addresses_that_leak_the_key_or_lead_nowhere_are_refused() {
+        for base in [
+            "http://example.com",
+            "http://127.0.0.1.example.com",
+            "https://user:pass@example.com",
+            "https://example.com?x=1",
+            "ftp://example.com",
+            "api.anthropic.com",
+            "",
+        ] {
+            let error = config(base).messages_url().unwrap_err();
+            assert!(matches!(error, ConfigError::BaseUrl { .. }), "{base}");
+            assert!(!error.to_string().contains("pass@"), "{error}");
+        }
+        assert!(config("http://example.com").with_plaintext(Plaintext::Anywhere).messages_url().is_ok());
+    }
+
+    #[test]
+    fn debug_does_not_show_the_key_and_bad_keys_are_told_without_them() {
+        let text = format!("{:?}", config(DEFAULT_BASE_URL));
+        assert!(text.contains("api.anthropic.com") && !text.contains("canary"), "{text}");
+        for key in ["", "two words", "line\n", "schl\u{fc}ssel"] {
+            assert_eq!(Config::new(SecretString::from(key)).checked_key(), Err(ConfigError::Key));
+        }
+    }
+}

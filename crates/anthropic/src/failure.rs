@@ -1,0 +1,226 @@
+//! From what went wrong on the wire to one typed error that shows no secret and no page of HTML.
+
+use std::error::Error;
+use std::time::Duration;
+
+use conjure_base::{Redactor, Timestamp};
+use conjure_conversation::{ApiErrorKind, ModelError, ModelErrorKind};
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+
+use crate::accumulate::StreamError;
+use crate::retry::{Advice, retry_after};
+
+/// How much of a service's message is kept, in characters.
+const LONGEST_MESSAGE: usize = 2_000;
+/// How much of a body that is no JSON is shown, in characters.
+const LONGEST_EXCERPT: usize = 200;
+/// How long a `request-id` may be.
+const LONGEST_REQUEST_ID: usize = 200;
+
+/// A failed attempt, and whether another one may be made.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: ModelError,
+    pub(crate) next: Next,
+}
+
+/// What may follow a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another attempt, after the wait that the service asked for, or our own.
+    Retry,
+    /// The same, but the limiter of the key keeps the wait.
+    RetryWhenAdmitted,
+    /// Nothing.
+    GiveUp,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ModelErrorKind, message: impl Into<String>, next: Next) -> Self {
+        Self { error: ModelError::new(kind, message), next }
+    }
+}
+
+/// What every failure is made with.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    redactor: Redactor,
+}
+
+impl Reporter {
+    pub(crate) fn new(key: &str) -> Self {
+        Self { redactor: Redactor::new([("ANTHROPIC_API_KEY", key)]) }
+    }
+
+    /// The `request-id` of these headers.
+    pub(crate) fn request_id(&self, headers: &HeaderMap) -> Option<String> {
+        let id = headers.get("request-id")?.to_str().ok()?;
+        Some(self.clean(id, LONGEST_REQUEST_ID))
+    }
+
+    /// An answer that is not a success.
+    pub(crate) fn status(&self, status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Failure {
+        #[derive(Deserialize)]
+        struct Body {
+            error: Detail,
+            #[serde(default)]
+            request_id: Option<String>,
+        }
+        #[derive(Deserialize)]
+        struct Detail {
+            #[serde(rename = "type")]
+            kind: String,
+            #[serde(default)]
+            message: String,
+        }
+        let body_id;
+        let (kind, message) = match serde_json::from_slice::<Body>(body) {
+            Ok(Body { error, request_id }) => {
+                body_id = request_id.map(|id| self.clean(&id, LONGEST_REQUEST_ID));
+                let message = self.clean(&error.message, LONGEST_MESSAGE);
+                (ApiErrorKind::from(self.clean(&error.kind, LONGEST_EXCERPT)), message)
+            }
+            Err(_) => {
+                body_id = None;
+                (kind_of_status(status), self.excerpt(body))
+            }
+        };
+        let name = String::from(kind.clone());
+        let error = ModelError {
+            kind: ModelErrorKind::Api(kind.clone()),
+            message: format!("the service answered {status} ({name}): {message}"),
+            retry_after: retry_after(headers, now),
+            request_id: self.request_id(headers).or(body_id),
+        };
+        let next = match Advice::of(headers).applied_to(status) {
+            false => Next::GiveUp,
+            true if status == 429 => Next::RetryWhenAdmitted,
+            true => Next::Retry,
+        };
+        Failure { error, next }
+    }
+
+    /// A stream that is not an answer. `shown` decides whether it may be repeated, not this.
+    pub(crate) fn stream(&self, error: StreamError) -> Failure {
+        match error {
+            StreamError::Sse(error) => {
+                Failure::new(ModelErrorKind::Protocol, error.to_string(), Next::GiveUp)
+            }
+            StreamError::Protocol(reason) => {
+                let reason = self.clean(&reason, LONGEST_MESSAGE);
+                let message = format!("the stream breaks the protocol: {reason}");
+                Failure::new(ModelErrorKind::Protocol, message, Next::GiveUp)
+            }
+            StreamError::Service { kind, message } => {
+                let message = self.clean(&message, LONGEST_MESSAGE);
+                let kind = match kind {
+                    ApiErrorKind::Unknown(name) => ApiErrorKind::Unknown(self.clean(&name, LONGEST_EXCERPT)),
+                    known => known,
+                };
+                let name = String::from(kind.clone());
+                let message = format!("the service reported an error in mid-stream ({name}): {message}");
+                let error = ModelError::new(ModelErrorKind::Api(kind), message);
+                let next = if error.is_retryable() { Next::Retry } else { Next::GiveUp };
+                Failure { error, next }
+            }
+        }
+    }
+
+    /// No answer, or none that goes on.
+    pub(crate) fn transport(&self, error: &reqwest::Error) -> Failure {
+        let mut reason = String::new();
+        let mut source: Option<&dyn Error> = Some(error);
+        while let Some(error) = source {
+            let text = error.to_string();
+            if !reason.ends_with(&text) {
+                reason.push_str(if reason.is_empty() { "" } else { ": " });
+                reason.push_str(&text);
+            }
+            source = error.source();
+        }
+        let reason = self.clean(&reason, LONGEST_MESSAGE);
+        let message = if error.is_connect() && error.is_timeout() {
+            format!("no connection to the service in time: {reason}")
+        } else if error.is_connect() {
+            format!("no connection to the service; check the base URL, the network and the proxy: {reason}")
+        } else {
+            format!("the connection to the service broke: {reason}")
+        };
+        let next = if error.is_builder() { Next::GiveUp } else { Next::Retry };
+        Failure::new(ModelErrorKind::Connection, message, next)
+    }
+
+    /// A success that holds something else than an answer.
+    pub(crate) fn not_an_answer(&self, what: &str, body: &[u8]) -> Failure {
+        let excerpt = self.excerpt(body);
+        let message = format!("{what}; is the base URL that of the Messages API? It begins: {excerpt}");
+        Failure::new(ModelErrorKind::Protocol, message, Next::GiveUp)
+    }
+
+    /// The beginning of a body, as one line of text.
+    fn excerpt(&self, body: &[u8]) -> String {
+        let text = String::from_utf8_lossy(body);
+        let mut plain = String::new();
+        let mut is_tag = false;
+        for character in text.chars() {
+            match character {
+                '<' => is_tag = true,
+                '>' if is_tag => {
+                    is_tag = false;
+                    plain.push(' ');
+                }
+                _ if is_tag => {}
+                _ => plain.push(character),
+            }
+        }
+        let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+        if line.is_empty() { "(no text)".to_owned() } else { self.clean(&line, LONGEST_EXCERPT) }
+    }
+
+    /// Without secrets and control characters, and cut after so many characters.
+    fn clean(&self, text: &str, longest: usize) -> String {
+        // Redacted before it is cut: half a key would not be recognised.
+        let text = self.redactor.redact(text);
+        let mut cut: String =
+            text.chars().filter(|character| !character.is_control()).take(longest).collect();
+        if text.chars().nth(longest).is_some() {
+            cut.push('…');
+        }
+        cut
+    }
+}
+
+/// A wait that ended without an answer.
+pub(crate) fn timeout(message: String, next: Next) -> Failure {
+    Failure::new(ModelErrorKind::Timeout, message, next)
+}
+
+/// The failure of a call that the limiter did not let through.
+pub(crate) fn not_admitted(wait: Duration) -> ModelError {
+    ModelError {
+        retry_after: Some(wait),
+        ..ModelError::new(
+            ModelErrorKind::Api(ApiErrorKind::RateLimit),
+            format!("the key is rate limited for another {:.1} s, longer than this call may wait", wait.as_secs_f64()),
+        )
+    }
+}
+
+/// The error type that a status without a readable body stands for.
+fn kind_of_status(status: u16) -> ApiErrorKind {
+    match status {
+        401 => ApiErrorKind::Authentication,
+        402 => ApiErrorKind::Billing,
+        403 => ApiErrorKind::Permission,
+        404 => ApiErrorKind::NotFound,
+        408 | 504 => ApiErrorKind::Timeout,
+        409 => ApiErrorKind::Unknown("conflict_error".to_owned()),
+        413 => ApiErrorKind::Unknown("request_too_large".to_owned()),
+        429 => ApiErrorKind::RateLimit,
+        529 => ApiErrorKind::Overloaded,
+        400..=499 => ApiErrorKind::InvalidRequest,
+        500..=599 => ApiErrorKind::Api,
+        other => ApiErrorKind::Unknown(format!("status_{other}")),
+    }
+}

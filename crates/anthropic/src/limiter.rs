@@ -1,0 +1,298 @@
+//! One limiter per key, shared by all sessions that use it: what one of them learns of a rate limit, all heed.
+//!
+//! While the key is not limited, calls pass without waiting. After a 429 the gate closes until the service's
+//! `retry-after` (with jitter) is over; then exactly one call, the one that has waited longest, goes out as a
+//! probe. Another 429 closes the gate again; anything else opens it slowly, one call and then twice as many per
+//! answer, so that a thousand waiting sessions do not come back as a herd.
+//!
+//! It owns the queue of waiting calls, in memory only; a crash forgets it, and the service reminds us. A waiting
+//! or admitted call that is dropped gives its place back: there is no state that only its own progress can leave.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline};
+
+/// How much longer than asked the gate stays closed, at most: this part of the wait.
+const JITTER: f64 = 0.1;
+
+/// Why a call was not admitted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the key is rate limited beyond the call's deadline")]
+pub(crate) struct NotAdmitted {
+    /// How long until the gate may open.
+    pub(crate) retry_after: Duration,
+}
+
+/// A call's place in the order of all calls of this key. It keeps it over its retries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+/// The limiter of one key.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    gate: Gate,
+    next_ticket: u64,
+    waiting: BTreeMap<Ticket, Waiting>,
+    /// Counts the 429s: an answer to a call that was sent before the last of them says nothing about now.
+    epoch: u64,
+    /// Calls of this epoch that were admitted and have no answer yet.
+    in_flight: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Gate {
+    Open,
+    /// Nobody passes before this.
+    Closed { until: Deadline },
+    /// As many may be under way at once.
+    Opening { window: u32 },
+}
+
+#[derive(Debug)]
+struct Waiting {
+    waker: Option<Waker>,
+    /// The epoch it was admitted in, while it has not noticed yet.
+    admitted: Option<u64>,
+}
+
+impl Limiter {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        let state = State {
+            gate: Gate::Open,
+            next_ticket: 0,
+            waiting: BTreeMap::new(),
+            epoch: 0,
+            in_flight: 0,
+        };
+        Self { clock, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next place in the order of calls.
+    pub(crate) fn ticket(&self) -> Ticket {
+        let mut state = self.lock();
+        state.next_ticket += 1;
+        Ticket(state.next_ticket)
+    }
+
+    /// Waits until the call may be sent, at most until `deadline`; at once an error when the gate is closed for
+    /// longer than that.
+    pub(crate) async fn admit(self: &Arc<Self>, ticket: Ticket, deadline: Deadline) -> Result<Permit, NotAdmitted> {
+        {
+            let mut state = self.lock();
+            if matches!(state.gate, Gate::Open) && state.waiting.is_empty() {
+                return Ok(self.permit(state.pass()));
+            }
+            if let Gate::Closed { until } = state.gate
+                && until.earlier(deadline) != until
+            {
+                return Err(NotAdmitted { retry_after: self.clock.remaining(until) });
+            }
+            state.waiting.insert(ticket, Waiting { waker: None, admitted: None });
+            state.admit_waiting();
+        }
+        let _place = Place { limiter: self, ticket };
+        let mut expired = self.clock.sleep_until(deadline);
+        // The timer of whoever is first in the queue; the others are woken by those before them.
+        let mut opening: Option<(Deadline, Pin<Box<dyn Future<Output = ()> + Send>>)> = None;
+        poll_fn(|context| {
+            loop {
+                let until = match self.look(ticket, context) {
+                    Look::Admitted(epoch) => return Poll::Ready(Ok(self.permit(epoch))),
+                    Look::Waiting => break,
+                    Look::FirstUntil(until) => until,
+                };
+                if opening.as_ref().is_none_or(|(armed, _)| *armed != until) {
+                    opening = Some((until, self.clock.sleep_until(until)));
+                }
+                let timer = opening.as_mut().map(|(_, timer)| timer.as_mut().poll(context));
+                if timer != Some(Poll::Ready(())) {
+                    break;
+                }
+                opening = None;
+                self.probe(until);
+            }
+            expired.as_mut().poll(context).map(|()| Err(NotAdmitted { retry_after: self.closed_for() }))
+        })
+        .await
+    }
+
+    fn look(&self, ticket: Ticket, context: &Context<'_>) -> Look {
+        let mut state = self.lock();
+        let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
+        let gate = state.gate;
+        let Some(waiting) = state.waiting.get_mut(&ticket) else { return Look::Waiting };
+        if let Some(epoch) = waiting.admitted {
+            state.waiting.remove(&ticket);
+            return Look::Admitted(epoch);
+        }
+        waiting.waker = Some(context.waker().clone());
+        match gate {
+            Gate::Closed { until } if is_first => Look::FirstUntil(until),
+            _ => Look::Waiting,
+        }
+    }
+
+    /// The closed time is over: one may try, unless the gate was closed anew meanwhile.
+    fn probe(&self, until: Deadline) {
+        let mut state = self.lock();
+        if matches!(state.gate, Gate::Closed { until: now } if now == until) {
+            state.gate = Gate::Opening { window: 1 };
+            state.admit_waiting();
+        }
+    }
+
+    fn closed_for(&self) -> Duration {
+        match self.lock().gate {
+            Gate::Closed { until } => self.clock.remaining(until),
+            Gate::Open | Gate::Opening { .. } => Duration::ZERO,
+        }
+    }
+
+    fn permit(self: &Arc<Self>, epoch: u64) -> Permit {
+        Permit { limiter: Arc::clone(self), epoch, is_reported: false }
+    }
+}
+
+enum Look {
+    Admitted(u64),
+    /// It is first, and the gate is closed until then.
+    FirstUntil(Deadline),
+    Waiting,
+}
+
+impl State {
+    /// One more call is under way; returns its epoch.
+    fn pass(&mut self) -> u64 {
+        self.in_flight = self.in_flight.saturating_add(1);
+        self.epoch
+    }
+
+    /// Admits those who have waited longest, as many as the gate lets through, and wakes whoever must act.
+    fn admit_waiting(&mut self) {
+        let free = match self.gate {
+            Gate::Open => u32::MAX,
+            Gate::Opening { window } => window.saturating_sub(self.in_flight),
+            Gate::Closed { .. } => {
+                // The first one watches the time.
+                if let Some(mut first) = self.waiting.first_entry()
+                    && let Some(waker) = first.get_mut().waker.take()
+                {
+                    waker.wake();
+                }
+                return;
+            }
+        };
+        let epoch = self.epoch;
+        let mut admitted = 0;
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.admitted.is_none()) {
+            if admitted == free {
+                return;
+            }
+            admitted += 1;
+            waiting.admitted = Some(epoch);
+            self.in_flight = self.in_flight.saturating_add(1);
+            if let Some(waker) = waiting.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// A call of this epoch is no longer under way.
+    fn landed(&mut self, epoch: u64) {
+        if epoch == self.epoch {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+    }
+}
+
+/// The place of a waiting call in the queue. Dropped, it gives the place, or the admission not used, back.
+struct Place<'a> {
+    limiter: &'a Arc<Limiter>,
+    ticket: Ticket,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = self.limiter.lock();
+        if let Some(waiting) = state.waiting.remove(&self.ticket) {
+            if let Some(epoch) = waiting.admitted {
+                state.landed(epoch);
+            }
+            state.admit_waiting();
+        }
+    }
+}
+
+/// Leave to send one call. Report how it was answered; dropped without a report, it counts as not sent.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    limiter: Arc<Limiter>,
+    epoch: u64,
+    is_reported: bool,
+}
+
+impl Permit {
+    /// The service answered, with anything but a 429.
+    pub(crate) fn answered(mut self) {
+        self.is_reported = true;
+        let mut state = self.limiter.lock();
+        state.landed(self.epoch);
+        if self.epoch == state.epoch
+            && let Gate::Opening { window } = state.gate
+        {
+            // Nobody waits any more: what comes now comes one by one anyway.
+            let is_caught_up = state.waiting.is_empty() && state.in_flight == 0;
+            state.gate =
+                if is_caught_up { Gate::Open } else { Gate::Opening { window: window.saturating_add(1) } };
+        }
+        state.admit_waiting();
+    }
+
+    /// The service answered 429: nobody is sent for `wait`, plus up to a tenth of it by `random` (0 to 1).
+    pub(crate) fn rate_limited(mut self, wait: Duration, random: f64) {
+        self.is_reported = true;
+        let until = self.limiter.clock.deadline(wait.mul_f64(1.0 + JITTER * random));
+        let mut state = self.limiter.lock();
+        state.landed(self.epoch);
+        state.gate = match state.gate {
+            Gate::Closed { until: before } if before.earlier(until) == until => Gate::Closed { until: before },
+            _ => Gate::Closed { until },
+        };
+        state.epoch += 1;
+        state.in_flight = 0;
+        // Who was admitted and has not noticed goes back to waiting.
+        for waiting in state.waiting.values_mut() {
+            waiting.admitted = None;
+        }
+        state.admit_waiting();
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if !self.is_reported {
+            let mut state = self.limiter.lock();
+            state.landed(self.epoch);
+            state.admit_waiting();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

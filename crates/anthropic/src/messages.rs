@@ -1,0 +1,226 @@
+//! The Messages client: a [`Model`] over HTTP.
+//!
+//! A [`Client`] stands for one key and is shared by all sessions that use it, and with it the limiter, the
+//! connections and the prices. [`Messages`] is one model of it with its options; it is cheap to clone.
+//!
+//! A call that is dropped at any point is over: its connection closes, its place at the limiter is free. Nothing is
+//! kept of it, here or in a crash; whether the service had begun to answer is for the caller to record before.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use conjure_base::{Clock, SystemClock};
+use conjure_conversation::{Model, ModelError, ModelEvent, ModelStream, Request};
+use futures_util::{Stream, StreamExt, stream};
+use reqwest::header::HeaderValue;
+
+use crate::answer::{Answer, WireMessage};
+use crate::body::{Delivery, body};
+use crate::call::Call;
+use crate::config::{Config, ConfigError};
+use crate::limiter::Limiter;
+use crate::options::Options;
+use crate::prices::Prices;
+use crate::random::Jitter;
+use crate::transport::Transport;
+
+/// The client of one key.
+#[derive(Clone)]
+pub struct Client(Arc<Shared>);
+
+/// What all calls under one key share.
+pub(crate) struct Shared {
+    pub(crate) transport: Transport,
+    pub(crate) limiter: Arc<Limiter>,
+    pub(crate) jitter: Jitter,
+    pub(crate) retries: u32,
+    prices: Prices,
+}
+
+/// One model, with its options, under one key.
+#[derive(Debug, Clone)]
+pub struct Messages(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) options: Options,
+    pub(crate) betas: Option<HeaderValue>,
+    /// Whether it was said already that there is no price of this model.
+    missed_price: AtomicBool,
+}
+
+/// What [`Messages::events`] yields.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum AnswerEvent {
+    /// A preview; never [`ModelEvent::Finished`].
+    Preview(ModelEvent),
+    /// The whole answer; the last event of a good stream.
+    Finished(Box<Answer>),
+}
+
+/// A streamed call under way. Dropping it abandons the call.
+pub type AnswerStream = Pin<Box<dyn Stream<Item = Result<AnswerEvent, ModelError>> + Send>>;
+
+impl Client {
+    /// A client by the machine's clock. Within a Tokio runtime only.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        Self::with_clock(config, Arc::new(SystemClock))
+    }
+
+    /// A client by this clock, which times its waits and reads the dates of `retry-after`.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn with_clock(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
+        let shared = Shared {
+            transport: Transport::new(config, Arc::clone(&clock))?,
+            limiter: Arc::new(Limiter::new(clock)),
+            jitter: config.seed.map_or_else(Jitter::random, Jitter::seeded),
+            retries: config.retries,
+            prices: config.prices.clone(),
+        };
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// A model under this key.
+    ///
+    /// # Errors
+    /// [`ConfigError::Beta`] for a beta that cannot be sent.
+    pub fn messages(&self, options: Options) -> Result<Messages, ConfigError> {
+        for name in options.betas() {
+            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            if name.is_empty() || !name.bytes().all(is_token) {
+                return Err(ConfigError::Beta { name: name.clone() });
+            }
+        }
+        let betas = (!options.betas().is_empty())
+            .then(|| HeaderValue::try_from(options.betas().join(",")))
+            .transpose()
+            .map_err(|_| ConfigError::Beta { name: options.betas().join(",") })?;
+        Ok(Messages(Arc::new(Inner {
+            shared: Arc::clone(&self.0),
+            options,
+            betas,
+            missed_price: AtomicBool::new(false),
+        })))
+    }
+}
+
+impl Messages {
+    /// The options of this model.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// The body that a streamed call of `request` sends. Deterministic; see the README on its prefix.
+    #[must_use]
+    pub fn body(&self, request: &Request) -> Vec<u8> {
+        body(request, &self.0.options, Delivery::Streamed)
+    }
+
+    /// One call, streamed, with all that the service says of the answer. Nothing happens before it is polled.
+    #[must_use]
+    pub fn events(&self, request: Request) -> AnswerStream {
+        struct State {
+            inner: Arc<Inner>,
+            /// Made at the first poll.
+            begin: Option<Request>,
+            call: Option<Call>,
+            ready: VecDeque<ModelEvent>,
+        }
+        let state =
+            State { inner: Arc::clone(&self.0), begin: Some(request), call: None, ready: VecDeque::new() };
+        Box::pin(stream::unfold(state, |mut state| async move {
+            if let Some(request) = state.begin.take() {
+                state.call = Some(Call::new(Arc::clone(&state.inner), &request, Delivery::Streamed));
+            }
+            if let Some(event) = state.ready.pop_front() {
+                return Some((Ok(AnswerEvent::Preview(event)), state));
+            }
+            let mut call = state.call.take()?;
+            let item = match call.next(&mut state.ready).await {
+                Ok(None) => {
+                    state.call = Some(call);
+                    // A call says `None` only when it has put something into `ready`.
+                    state.ready.pop_front().map(AnswerEvent::Preview).map(Ok)?
+                }
+                Ok(Some(answer)) => Ok(AnswerEvent::Finished(Box::new(answer))),
+                Err(error) => Err(error),
+            };
+            Some((item, state))
+        }))
+    }
+
+    /// One call whose answer comes as a whole. For answers of more than a few minutes use the stream: nothing tells
+    /// a slow answer from a dead connection here.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub async fn create(&self, request: &Request) -> Result<Answer, ModelError> {
+        Call::new(Arc::clone(&self.0), request, Delivery::Whole).whole().await
+    }
+}
+
+impl Model for Messages {
+    fn stream(&self, request: Request) -> ModelStream {
+        Box::pin(self.events(request).map(|item| {
+            item.map(|event| match event {
+                AnswerEvent::Preview(event) => event,
+                AnswerEvent::Finished(answer) => ModelEvent::Finished(Box::new(answer.response)),
+            })
+        }))
+    }
+}
+
+impl Inner {
+    /// Adds what only we know: the cost and the request id.
+    pub(crate) fn complete(&self, answer: &mut Answer, request_id: Option<String>) {
+        let response = &mut answer.response;
+        response.request_id = request_id;
+        let model = response.model.as_deref().unwrap_or(self.options.model());
+        match self.shared.prices.of(model) {
+            Some(prices) => response.usage.cost_micros = prices.cost_micros(&response.usage),
+            None => {
+                if !self.missed_price.swap(true, Ordering::Relaxed) {
+                    tracing::debug!(model, "no price is known of this model; its answers count as free");
+                }
+            }
+        }
+    }
+
+    /// A whole answer from a body that was not streamed.
+    pub(crate) fn read_whole(&self, body: &[u8]) -> Result<Answer, String> {
+        #[derive(serde::Deserialize)]
+        struct Kind {
+            #[serde(rename = "type")]
+            kind: String,
+        }
+        let kind: Kind = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        if kind.kind != "message" {
+            return Err(format!("its type is `{}`", kind.kind.chars().take(100).collect::<String>()));
+        }
+        let mut message: WireMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let content = std::mem::take(&mut message.content);
+        message.answer_of(content)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("host", &self.0.transport.host()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messages").field("options", &self.options).finish_non_exhaustive()
+    }
+}

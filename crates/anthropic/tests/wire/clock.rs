@@ -1,0 +1,136 @@
+//! A clock that stands still until a test moves it, and that shows who waits for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
+
+/// Sunday, 6 November 1994, 08:49:30 GMT.
+pub(crate) const START_MILLIS: u64 = 784_111_770_000;
+
+#[derive(Clone)]
+pub(crate) struct ManualClock(Arc<Shared>);
+
+struct Shared {
+    origin: tokio::time::Instant,
+    state: Mutex<State>,
+    changed: tokio::sync::Notify,
+}
+
+#[derive(Default)]
+struct State {
+    elapsed: Duration,
+    next: u64,
+    /// Who sleeps, until when after the origin.
+    sleepers: BTreeMap<u64, (Duration, Waker)>,
+}
+
+impl ManualClock {
+    pub(crate) fn new() -> Self {
+        let origin = SystemClock.deadline(Duration::ZERO).instant().unwrap();
+        Self(Arc::new(Shared { origin, state: Mutex::default(), changed: tokio::sync::Notify::new() }))
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.state.lock().unwrap().elapsed
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        let mut state = self.0.state.lock().unwrap();
+        state.elapsed += by;
+        for (_, waker) in state.sleepers.values() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Waits until somebody sleeps for less than `below`, moves the time to the end of the shortest such sleep
+    /// and returns how long it was.
+    pub(crate) async fn skip_sleep_below(&self, below: Duration) -> Duration {
+        loop {
+            let changed = self.0.changed.notified();
+            let shortest = {
+                let state = self.0.state.lock().unwrap();
+                let left = state.sleepers.values().map(|(until, _)| until.saturating_sub(state.elapsed));
+                left.filter(|left| !left.is_zero() && *left < below).min()
+            };
+            if let Some(left) = shortest {
+                self.advance(left);
+                return left;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until somebody sleeps for exactly `left`.
+    pub(crate) async fn sleeper_for(&self, left: Duration) {
+        loop {
+            let changed = self.0.changed.notified();
+            {
+                let state = self.0.state.lock().unwrap();
+                if state.sleepers.values().any(|(until, _)| until.saturating_sub(state.elapsed) == left) {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+struct Sleeper {
+    clock: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.clock.state.lock().unwrap().sleepers.remove(&self.id);
+    }
+}
+
+impl Clock for ManualClock {
+    fn timestamp(&self) -> Timestamp {
+        Timestamp::from_millis(START_MILLIS + u64::try_from(self.elapsed().as_millis()).unwrap())
+    }
+
+    fn deadline(&self, after: Duration) -> Deadline {
+        Deadline::at(self.0.origin + self.elapsed() + after)
+    }
+
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        deadline.instant().map_or(Duration::MAX, |at| (at - self.0.origin).saturating_sub(self.elapsed()))
+    }
+
+    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        let Some(until) = deadline.instant().map(|at| at - self.0.origin) else {
+            return Box::pin(std::future::pending());
+        };
+        let clock = Arc::clone(&self.0);
+        let id = {
+            let mut state = clock.state.lock().unwrap();
+            state.next += 1;
+            state.next
+        };
+        let sleeper = Sleeper { clock, id };
+        Box::pin(poll_fn(move |context| {
+            let mut state = sleeper.clock.state.lock().unwrap();
+            if state.elapsed >= until {
+                return Poll::Ready(());
+            }
+            state.sleepers.insert(sleeper.id, (until, context.waker().clone()));
+            drop(state);
+            sleeper.clock.changed.notify_waiters();
+            Poll::Pending
+        }))
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManualClock({:?})", self.elapsed())
+    }
+}

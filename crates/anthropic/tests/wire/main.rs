@@ -1,0 +1,15 @@
+//! The client against a small service of our own, over loopback.
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy takes the helpers of integration tests for code that is not a test"
+)]
+
+mod clock;
+mod events;
+mod failures;
+mod limits;
+mod oracle;
+mod requests;
+mod retries;
+mod server;
+mod support;
