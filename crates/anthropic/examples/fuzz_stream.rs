@@ -41,53 +41,59 @@ const PIECES: [&str; 22] = [
     "", "a", "{", "}", "[", "]", "\\\"", ":", ",", "1", "-", "1e5", "tru", "null", "\\u00e9", "\\ud83d", "é🦀",
     "{\\\"a\\\":", "\\\"b\\\"", " ", "\\n", "{\\\"a\\\":{\\\"b\\\":[1,2",
 ];
-const ENDS: [&str; 6] = ["\n\n", "\n\n", "\n\n", "\r\n\r\n", "\r\r", "\n"];
-const REASONS: [&str; 8] =
-    ["\"tool_use\"", "\"max_tokens\"", "\"end_turn\"", "\"refusal\"", "\"pause_turn\"", "\"soon\"", "null", "7"];
+const ENDS: [&str; 3] = ["\n\n", "\r\n\r\n", "\r\r"];
+const REASONS: [&str; 7] =
+    ["\"tool_use\"", "\"max_tokens\"", "\"end_turn\"", "\"refusal\"", "\"pause_turn\"", "\"soon\"", "null"];
 
-fn event(random: &mut Random) -> String {
-    let index = random.below(3);
+/// An event that mostly fits what came before: `blocks` were started.
+fn event(random: &mut Random, blocks: &mut usize) -> String {
+    let is_astray = random.below(60) == 0;
+    let known = if is_astray || *blocks == 0 { random.below(3) } else { random.below(*blocks) };
     let mut text = String::new();
     for _ in 0..random.below(3) {
         text.push_str(random.pick(&PIECES));
     }
-    match random.below(24) {
+    match random.below(200) {
         0 => START.to_owned(),
-        1..=6 => {
-            let kind = random.pick(&KINDS);
+        1..=50 => {
+            let kind = random.pick(if is_astray { &KINDS } else { &KINDS[..8] });
+            let index = if is_astray { known } else { *blocks };
+            *blocks = index + 1;
             format!(
                 r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"{kind}","id":"a","name":"t","text":"","thinking":"","tool_use_id":"a","input":{{}},"n":1.50}}}}"#
             )
         }
-        7..=16 => {
+        51..=150 if is_astray || *blocks > 0 => {
             let kind = random.pick(&DELTAS);
+            let index = known;
             format!(
                 r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","text":"{text}","partial_json":"{text}","thinking":"{text}","signature":"{text}","citation":{{"x":"{text}"}},"content":["{text}"]}}}}"#
             )
         }
-        17 | 18 => format!(r#"{{"type":"content_block_stop","index":{index}}}"#),
-        19 | 20 => {
+        151..=180 if is_astray || *blocks > 0 => format!(r#"{{"type":"content_block_stop","index":{known}}}"#),
+        181..=190 => {
             let reason = random.pick(&REASONS);
             format!(r#"{{"type":"message_delta","delta":{{"stop_reason":{reason}}},"usage":{{"output_tokens":9}}}}"#)
         }
-        21 => r#"{"type":"message_stop"}"#.to_owned(),
-        22 => r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#.to_owned(),
-        _ => text,
+        191 => r#"{"type":"message_stop"}"#.to_owned(),
+        192 => r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#.to_owned(),
+        193 => text,
+        _ => r#"{"type":"ping"}"#.to_owned(),
     }
 }
 
 fn stream(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut add = |random: &mut Random, data: &str| {
-        let field = random.pick(&["data: ", "data:", "event: x\ndata: ", ": c\ndata: ", "data: "]);
+        let field = random.pick(&["data: ", "data:", "event: x\ndata: ", ": c\ndata: ", "\ndata: "]);
         bytes.extend_from_slice(format!("{field}{data}{}", random.pick(&ENDS)).as_bytes());
     };
-    if random.below(10) > 0 {
+    if random.below(50) > 0 {
         add(random, START);
     }
-    // Blocks in good order more often than chance would have them.
+    let mut blocks = 0;
     for _ in 0..random.below(12) {
-        let event = event(random);
+        let event = event(random, &mut blocks);
         add(random, &event);
     }
     if random.below(5) > 0 {

@@ -3,6 +3,8 @@
 //! The accumulator owns the answer so far; it is bounded by the bytes that the client lets in, and lost with the
 //! call. Blocks are finished when the message is, since only its stop reason tells whether a cut input is an error.
 
+use std::borrow::Cow;
+
 use conjure_conversation::{AfterAnswer, ApiErrorKind, ModelEvent, StopReason};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -78,12 +80,38 @@ struct Event {
     #[serde(default)]
     content_block: Option<Box<RawValue>>,
     #[serde(default)]
-    message: Option<WireMessage>,
+    message: Option<Box<WireMessage>>,
     #[serde(default)]
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<ServiceError>,
 }
+
+/// The event that most of a stream consists of: a piece of text, thinking or input. Read without a copy; whatever does
+/// not fit is read as an [`Event`].
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(rename = "type")]
+    kind: EventType,
+    index: usize,
+    #[serde(borrow)]
+    delta: PieceDelta<'a>,
+}
+
+#[derive(Deserialize)]
+struct PieceDelta<'a> {
+    #[serde(rename = "type")]
+    kind: DeltaType,
+    #[serde(borrow, default)]
+    text: Cow<'a, str>,
+    #[serde(borrow, default)]
+    partial_json: Cow<'a, str>,
+    #[serde(borrow, default)]
+    thinking: Cow<'a, str>,
+}
+
+/// How a piece begins, as the service writes it.
+const PIECE: &str = r#"{"type":"content_block_delta""#;
 
 #[derive(Deserialize)]
 struct ServiceError {
@@ -168,6 +196,13 @@ impl Accumulator {
         if self.is_stopped {
             return Ok(());
         }
+        if (event.name == "content_block_delta" || event.data.starts_with(PIECE))
+            && self.message.is_some()
+            && let Ok(Piece { kind: EventType::ContentBlockDelta, index, delta }) = serde_json::from_str(event.data)
+            && self.grow_by_piece(index, delta, &mut show)?
+        {
+            return Ok(());
+        }
         match serde_json::from_str::<Event>(event.data) {
             Ok(parsed) => self.take(parsed, event.data, &mut show),
             Err(error) => self.take_odd(event, &error, &mut show),
@@ -235,7 +270,7 @@ impl Accumulator {
                     return Err(protocol("a second `message_start`"));
                 }
                 let mut message =
-                    event.message.ok_or_else(|| protocol("`message_start` holds no message"))?;
+                    *event.message.ok_or_else(|| protocol("`message_start` holds no message"))?;
                 for start in std::mem::take(&mut message.content) {
                     self.start_block(start, show)?;
                 }
@@ -312,27 +347,15 @@ impl Accumulator {
         }
         let block = self.block(index)?;
         match delta.kind {
-            DeltaType::Text => {
-                let text = delta.text.unwrap_or_default();
-                block.add_text(&text);
-                if !text.is_empty() {
-                    self.show(ModelEvent::TextDelta { index, text }, show);
-                }
-            }
-            DeltaType::Thinking => {
-                let text = delta.thinking.unwrap_or_default();
-                block.add_thinking(&text);
-                if !text.is_empty() {
-                    self.show(ModelEvent::ThinkingDelta { index, text }, show);
-                }
-            }
-            DeltaType::InputJson => {
-                let partial_json = delta.partial_json.unwrap_or_default();
-                let is_shown = block.is_tool_use() && !partial_json.is_empty();
-                block.add_input(&partial_json);
-                if is_shown {
-                    self.show(ModelEvent::ToolInputDelta { index, partial_json }, show);
-                }
+            DeltaType::Text | DeltaType::Thinking | DeltaType::InputJson => {
+                let text = |text: Option<String>| Cow::Owned(text.unwrap_or_default());
+                let piece = PieceDelta {
+                    kind: delta.kind,
+                    text: text(delta.text),
+                    partial_json: text(delta.partial_json),
+                    thinking: text(delta.thinking),
+                };
+                self.grow_by_piece(index, piece, show)?;
             }
             DeltaType::Signature => {
                 if let Some(signature) = delta.signature {
@@ -347,6 +370,38 @@ impl Accumulator {
             DeltaType::Compaction | DeltaType::Unknown => {}
         }
         Ok(())
+    }
+
+    /// Returns whether it was a piece of text, thinking or input; else nothing is done.
+    fn grow_by_piece(
+        &mut self,
+        index: usize,
+        delta: PieceDelta<'_>,
+        show: &mut dyn FnMut(ModelEvent),
+    ) -> Result<bool, StreamError> {
+        let block = self.block(index)?;
+        let event = match delta.kind {
+            DeltaType::Text => {
+                block.add_text(&delta.text);
+                (!delta.text.is_empty())
+                    .then(|| ModelEvent::TextDelta { index, text: delta.text.into_owned() })
+            }
+            DeltaType::Thinking => {
+                block.add_thinking(&delta.thinking);
+                (!delta.thinking.is_empty())
+                    .then(|| ModelEvent::ThinkingDelta { index, text: delta.thinking.into_owned() })
+            }
+            DeltaType::InputJson => {
+                block.add_input(&delta.partial_json);
+                (block.is_tool_use() && !delta.partial_json.is_empty())
+                    .then(|| ModelEvent::ToolInputDelta { index, partial_json: delta.partial_json.into_owned() })
+            }
+            _ => return Ok(false),
+        };
+        if let Some(event) = event {
+            self.show(event, show);
+        }
+        Ok(true)
     }
 
     fn grow_by_other(
