@@ -8,13 +8,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms that a room may depend on. Rooms that do not exist yet are not listed.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
     ("conjure-conversation", &["conjure-base"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
     ("conjure-sandbox", &["conjure-base", "conjure-guest"]),
+    ("conjure-anthropic", &["conjure-base", "conjure-conversation"]),
     (
         "conjure-toolbox",
         &["conjure-base", "conjure-conversation", "conjure-prompt", "conjure-sandbox", "conjure-skill"],
@@ -33,7 +34,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 14] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 17] = [
     ("clap", &["conjure"]),
     ("flate2", &["conjure-skill"]),
     ("toml", &["conjure"]),
@@ -45,7 +46,10 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 14] = [
     ("regex-lite", &["conjure-conversation"]),
     ("base64", &["conjure-toolbox"]),
     ("libc", &["conjure-guest"]),
-    ("bytes", &["conjure-sandbox"]),
+    ("bytes", &["conjure-anthropic", "conjure-sandbox"]),
+    ("reqwest", &["conjure-anthropic"]),
+    ("rustls", &["conjure-anthropic"]),
+    ("rustls-platform-verifier", &["conjure-anthropic"]),
     ("rustix", &["conjure-guest", "conjure-sandbox", "conjure-skill", "conjure"]),
     ("serde_yaml", &["conjure-conversation", "conjure-skill"]),
 ];

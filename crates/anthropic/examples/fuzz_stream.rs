@@ -29,17 +29,52 @@ impl Random {
     }
 }
 
-const START: &str = r#"{"type":"message_start","message":{"id":"m","model":"x","content":[],"usage":{"input_tokens":3}}}"#;
+const START: &str =
+    r#"{"type":"message_start","message":{"id":"m","model":"x","content":[],"usage":{"input_tokens":3}}}"#;
 const KINDS: [&str; 9] = [
-    "text", "thinking", "tool_use", "server_tool_use", "redacted_thinking", "poem", "compaction", "tool_result", "",
+    "text",
+    "thinking",
+    "tool_use",
+    "server_tool_use",
+    "redacted_thinking",
+    "poem",
+    "compaction",
+    "tool_result",
+    "",
 ];
 const DELTAS: [&str; 8] = [
-    "text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta", "compaction_delta",
-    "poem_delta", "",
+    "text_delta",
+    "input_json_delta",
+    "thinking_delta",
+    "signature_delta",
+    "citations_delta",
+    "compaction_delta",
+    "poem_delta",
+    "",
 ];
 const PIECES: [&str; 22] = [
-    "", "a", "{", "}", "[", "]", "\\\"", ":", ",", "1", "-", "1e5", "tru", "null", "\\u00e9", "\\ud83d", "é🦀",
-    "{\\\"a\\\":", "\\\"b\\\"", " ", "\\n", "{\\\"a\\\":{\\\"b\\\":[1,2",
+    "",
+    "a",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\\\"",
+    ":",
+    ",",
+    "1",
+    "-",
+    "1e5",
+    "tru",
+    "null",
+    "\\u00e9",
+    "\\ud83d",
+    "é🦀",
+    "{\\\"a\\\":",
+    "\\\"b\\\"",
+    " ",
+    "\\n",
+    "{\\\"a\\\":{\\\"b\\\":[1,2",
 ];
 const ENDS: [&str; 3] = ["\n\n", "\r\n\r\n", "\r\r"];
 const REASONS: [&str; 7] =
@@ -70,10 +105,14 @@ fn event(random: &mut Random, blocks: &mut usize) -> String {
                 r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","text":"{text}","partial_json":"{text}","thinking":"{text}","signature":"{text}","citation":{{"x":"{text}"}},"content":["{text}"]}}}}"#
             )
         }
-        151..=180 if is_astray || *blocks > 0 => format!(r#"{{"type":"content_block_stop","index":{known}}}"#),
+        151..=180 if is_astray || *blocks > 0 => {
+            format!(r#"{{"type":"content_block_stop","index":{known}}}"#)
+        }
         181..=190 => {
             let reason = random.pick(&REASONS);
-            format!(r#"{{"type":"message_delta","delta":{{"stop_reason":{reason}}},"usage":{{"output_tokens":9}}}}"#)
+            format!(
+                r#"{{"type":"message_delta","delta":{{"stop_reason":{reason}}},"usage":{{"output_tokens":9}}}}"#
+            )
         }
         191 => r#"{"type":"message_stop"}"#.to_owned(),
         192 => r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#.to_owned(),
@@ -123,8 +162,9 @@ type Outcome = (Vec<ModelEvent>, Result<Option<Response>, StreamError>);
 fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Outcome {
     let (mut parser, mut accumulator, mut shown) = (SseParser::new(4096), Accumulator::new(), Vec::new());
     for piece in pieces {
-        let pushed =
-            parser.push(piece, |event| -> Result<(), StreamError> { accumulator.push(event, |event| shown.push(event)) });
+        let pushed = parser.push(piece, |event| -> Result<(), StreamError> {
+            accumulator.push(event, |event| shown.push(event))
+        });
         if let Err(error) = pushed {
             return (shown, Err(error));
         }

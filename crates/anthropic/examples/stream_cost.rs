@@ -17,20 +17,45 @@ fn main() {
         "message_start",
         r#"{"type":"message_start","message":{"id":"msg_01","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":2000,"cache_creation_input_tokens":0,"cache_read_input_tokens":1500,"output_tokens":1}}}"#,
     );
-    add("content_block_start", r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#);
+    add(
+        "content_block_start",
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+    );
     for n in 0..150 {
         let text = format!(" word{n} and some more of it");
-        add("content_block_delta", &format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"}}}}"#));
+        add(
+            "content_block_delta",
+            &format!(
+                r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"}}}}"#
+            ),
+        );
     }
     add("content_block_stop", r#"{"type":"content_block_stop","index":0}"#);
-    add("content_block_start", r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_01","name":"bash_tool","input":{}}}"#);
-    add("content_block_delta", r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"command\": \""}}"#);
+    add(
+        "content_block_start",
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_01","name":"bash_tool","input":{}}}"#,
+    );
+    add(
+        "content_block_delta",
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"command\": \""}}"#,
+    );
     for n in 0..40 {
-        add("content_block_delta", &format!(r#"{{"type":"content_block_delta","index":1,"delta":{{"type":"input_json_delta","partial_json":"echo {n} && "}}}}"#));
+        add(
+            "content_block_delta",
+            &format!(
+                r#"{{"type":"content_block_delta","index":1,"delta":{{"type":"input_json_delta","partial_json":"echo {n} && "}}}}"#
+            ),
+        );
     }
-    add("content_block_delta", r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"\"}"}}"#);
+    add(
+        "content_block_delta",
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"\"}"}}"#,
+    );
     add("content_block_stop", r#"{"type":"content_block_stop","index":1}"#);
-    add("message_delta", r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":400}}"#);
+    add(
+        "message_delta",
+        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":400}}"#,
+    );
     add("message_stop", r#"{"type":"message_stop"}"#);
     let events = stream.matches("data: ").count();
 
@@ -38,10 +63,13 @@ fn main() {
         let rounds = 20_000u32;
         let started = std::time::Instant::now();
         for _ in 0..rounds {
-            let (mut parser, mut accumulator, mut shown) = (SseParser::new(1 << 20), Accumulator::new(), 0u32);
+            let (mut parser, mut accumulator, mut shown) =
+                (SseParser::new(1 << 20), Accumulator::new(), 0u32);
             for piece in stream.as_bytes().chunks(size) {
                 parser
-                    .push(piece, |event| -> Result<(), StreamError> { accumulator.push(event, |_| shown += 1) })
+                    .push(piece, |event| -> Result<(), StreamError> {
+                        accumulator.push(event, |_| shown += 1)
+                    })
                     .unwrap();
             }
             assert!(accumulator.finish().unwrap().is_some() && shown > 190);

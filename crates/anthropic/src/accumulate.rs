@@ -198,7 +198,8 @@ impl Accumulator {
         }
         if (event.name == "content_block_delta" || event.data.starts_with(PIECE))
             && self.message.is_some()
-            && let Ok(Piece { kind: EventType::ContentBlockDelta, index, delta }) = serde_json::from_str(event.data)
+            && let Ok(Piece { kind: EventType::ContentBlockDelta, index, delta }) =
+                serde_json::from_str(event.data)
             && self.grow_by_piece(index, delta, &mut show)?
         {
             return Ok(());
@@ -231,7 +232,8 @@ impl Accumulator {
             #[serde(rename = "type")]
             kind: DeltaType,
         }
-        let kind = serde_json::from_str::<Kind>(event.data).map_or(event.name.to_owned(), |parsed| parsed.kind);
+        let kind =
+            serde_json::from_str::<Kind>(event.data).map_or(event.name.to_owned(), |parsed| parsed.kind);
         match kind.as_str() {
             "content_block_delta" => match serde_json::from_str::<OddDelta>(event.data) {
                 // A new delta may use a name that we know for something else.
@@ -244,7 +246,11 @@ impl Accumulator {
                 kind: ApiErrorKind::Api,
                 message: event.data.chars().take(500).collect(),
             }),
-            "" | "message_start" | "content_block_start" | "content_block_stop" | "message_delta"
+            ""
+            | "message_start"
+            | "content_block_start"
+            | "content_block_stop"
+            | "message_delta"
             | "message_stop" => Err(protocol(format!("event `{kind}` cannot be read: {error}"))),
             _ => Ok(()),
         }
@@ -287,7 +293,8 @@ impl Accumulator {
                 if event.index != Some(self.blocks.len()) {
                     return Err(protocol("`content_block_start` is out of order"));
                 }
-                let start = event.content_block.ok_or_else(|| protocol("`content_block_start` holds no block"))?;
+                let start =
+                    event.content_block.ok_or_else(|| protocol("`content_block_start` holds no block"))?;
                 self.start_block(start, show)?;
             }
             EventType::ContentBlockDelta => {
@@ -297,7 +304,9 @@ impl Accumulator {
             }
             EventType::ContentBlockStop => {
                 let block = event.index.and_then(|index| self.blocks.get_mut(index));
-                block.ok_or_else(|| protocol("`content_block_stop` for a block that was not started"))?.close();
+                block
+                    .ok_or_else(|| protocol("`content_block_stop` for a block that was not started"))?
+                    .close();
             }
             EventType::MessageDelta => {
                 if let Some(delta) = event.delta {
@@ -322,8 +331,8 @@ impl Accumulator {
         show: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let index = self.blocks.len();
-        let (block, beginning) =
-            GrowingBlock::start(start).map_err(|reason| protocol(format!("content block {index}: {reason}")))?;
+        let (block, beginning) = GrowingBlock::start(start)
+            .map_err(|reason| protocol(format!("content block {index}: {reason}")))?;
         self.blocks.push(block);
         match beginning {
             Beginning::Empty => {}
@@ -393,8 +402,10 @@ impl Accumulator {
             }
             DeltaType::InputJson => {
                 block.add_input(&delta.partial_json);
-                (block.is_tool_use() && !delta.partial_json.is_empty())
-                    .then(|| ModelEvent::ToolInputDelta { index, partial_json: delta.partial_json.into_owned() })
+                (block.is_tool_use() && !delta.partial_json.is_empty()).then(|| ModelEvent::ToolInputDelta {
+                    index,
+                    partial_json: delta.partial_json.into_owned(),
+                })
             }
             _ => return Ok(false),
         };
@@ -454,8 +465,9 @@ impl Accumulator {
         let is_cut = stop.consequence() == AfterAnswer::StopWithoutTools;
         let mut content = Vec::with_capacity(self.blocks.len());
         for (index, block) in self.blocks.into_iter().enumerate() {
-            let block =
-                block.finish(is_cut).map_err(|reason| protocol(format!("content block {index}: {reason}")))?;
+            let block = block
+                .finish(is_cut)
+                .map_err(|reason| protocol(format!("content block {index}: {reason}")))?;
             content.push(block);
         }
         Ok(Some(message.into_answer(content)))

@@ -70,8 +70,10 @@ pub(crate) fn body(request: &Request, options: &Options, delivery: Delivery) -> 
     let tools = request.tools.iter().map(|tool| {
         serde_json::json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
     });
-    let mut tools: Vec<String> =
-        tools.map(|tool| tool.to_string()).chain(options.server_tools().iter().map(Value::to_string)).collect();
+    let mut tools: Vec<String> = tools
+        .map(|tool| tool.to_string())
+        .chain(options.server_tools().iter().map(Value::to_string))
+        .collect();
     if let Some(last) = tools.last_mut().filter(|_| is_tool_marked) {
         *last = with_mark(last, mark);
     }
@@ -153,7 +155,8 @@ fn with_mark(object: &str, mark: &str) -> String {
 
 /// The blocks that are to be marked, the most valuable first, and how many the host has marked itself.
 fn places(messages: &[Arc<Message>]) -> (Places, usize) {
-    let own = messages.iter().flat_map(|message| &message.content).filter(|block| has_own_mark(block)).count();
+    let own =
+        messages.iter().flat_map(|message| &message.content).filter(|block| has_own_mark(block)).count();
     let mut users = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
     let Some((last, _)) = users.next() else { return (Places::new(), own) };
     let mut wanted = vec![last];

@@ -89,7 +89,10 @@ impl Call {
     }
 
     /// Goes on until there is something to show, which is then in `ready`, or until the answer is whole.
-    pub(crate) async fn next(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Option<Answer>, ModelError> {
+    pub(crate) async fn next(
+        &mut self,
+        ready: &mut VecDeque<ModelEvent>,
+    ) -> Result<Option<Answer>, ModelError> {
         let span = self.span.clone();
         async {
             loop {
@@ -111,7 +114,6 @@ impl Call {
                     Err(failure) => {
                         let reading = self.reading.take();
                         self.recover(failure, reading.as_ref()).await?;
-                        ready.clear();
                     }
                 }
             }
@@ -142,7 +144,9 @@ impl Call {
         let body = transport.body(&mut response, self.deadline).await;
         let answer = body.and_then(|body| {
             self.inner.read_whole(&body).map_err(|reason| {
-                transport.reporter.not_an_answer(&format!("the service did not answer with a message ({reason})"), &body)
+                transport
+                    .reporter
+                    .not_an_answer(&format!("the service did not answer with a message ({reason})"), &body)
             })
         });
         match answer {
@@ -324,9 +328,8 @@ impl Reading {
             }
         }
         let answer = std::mem::take(&mut self.accumulator).finish();
-        let mut answer = answer
-            .map_err(|error| transport.reporter.stream(error))?
-            .ok_or_else(|| self.cut_off())?;
+        let mut answer =
+            answer.map_err(|error| transport.reporter.stream(error))?.ok_or_else(|| self.cut_off())?;
         inner.complete(&mut answer, self.request_id.clone());
         Ok(Some(answer))
     }

@@ -202,7 +202,10 @@ pub(crate) fn not_admitted(wait: Duration) -> ModelError {
         retry_after: Some(wait),
         ..ModelError::new(
             ModelErrorKind::Api(ApiErrorKind::RateLimit),
-            format!("the key is rate limited for another {:.1} s, longer than this call may wait", wait.as_secs_f64()),
+            format!(
+                "the key is rate limited for another {:.1} s, longer than this call may wait",
+                wait.as_secs_f64()
+            ),
         )
     }
 }

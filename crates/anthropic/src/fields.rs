@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn order_and_text_of_fields_are_kept() {
-        let mut fields: Fields = serde_json::from_str(r#" {"b": 1.50 ,"a":{"x" : [ 1 ]},"b\n":"\u00e9"} "#).unwrap();
+        let mut fields: Fields =
+            serde_json::from_str(r#" {"b": 1.50 ,"a":{"x" : [ 1 ]},"b\n":"\u00e9"} "#).unwrap();
         assert_eq!(fields.to_json(), r#"{"b":1.50,"a":{"x" : [ 1 ]},"b\n":"\u00e9"}"#);
         fields.set("a", "2".to_owned());
         fields.set("new", "null".to_owned());

@@ -106,7 +106,8 @@ fn complete(json: &str) -> Option<String> {
             b' ' | b'\t' | b'\n' | b'\r' => place += 1,
             _ => {
                 let end = place + token_len(&bytes[place..]);
-                let is_value = json.get(place..end).is_some_and(|token| serde_json::from_str::<Value>(token).is_ok());
+                let is_value =
+                    json.get(place..end).is_some_and(|token| serde_json::from_str::<Value>(token).is_ok());
                 place = end;
                 if is_value && !is_key {
                     safe = end;
@@ -133,7 +134,9 @@ fn token_len(bytes: &[u8]) -> usize {
         }
         return bytes.len();
     }
-    let is_end = |byte: &u8| matches!(byte, b'{' | b'}' | b'[' | b']' | b':' | b',' | b'"') || byte.is_ascii_whitespace();
+    let is_end = |byte: &u8| {
+        matches!(byte, b'{' | b'}' | b'[' | b']' | b':' | b',' | b'"') || byte.is_ascii_whitespace()
+    };
     bytes.iter().position(is_end).unwrap_or(bytes.len()).max(1)
 }
 

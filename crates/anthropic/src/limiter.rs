@@ -54,9 +54,13 @@ struct State {
 enum Gate {
     Open,
     /// Nobody passes before this.
-    Closed { until: Deadline },
+    Closed {
+        until: Deadline,
+    },
     /// As many may be under way at once.
-    Opening { window: u32 },
+    Opening {
+        window: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -68,13 +72,8 @@ struct Waiting {
 
 impl Limiter {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = State {
-            gate: Gate::Open,
-            next_ticket: 0,
-            waiting: BTreeMap::new(),
-            epoch: 0,
-            in_flight: 0,
-        };
+        let state =
+            State { gate: Gate::Open, next_ticket: 0, waiting: BTreeMap::new(), epoch: 0, in_flight: 0 };
         Self { clock, state: Mutex::new(state) }
     }
 
@@ -92,7 +91,11 @@ impl Limiter {
 
     /// Waits until the call may be sent, at most until `deadline`; at once an error when the gate is closed for
     /// longer than that.
-    pub(crate) async fn admit(self: &Arc<Self>, ticket: Ticket, deadline: Deadline) -> Result<Permit, NotAdmitted> {
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        deadline: Deadline,
+    ) -> Result<Permit, NotAdmitted> {
         {
             let mut state = self.lock();
             if matches!(state.gate, Gate::Open) && state.waiting.is_empty() {
@@ -271,7 +274,9 @@ impl Permit {
         let mut state = self.limiter.lock();
         state.landed(self.epoch);
         state.gate = match state.gate {
-            Gate::Closed { until: before } if before.earlier(until) == until => Gate::Closed { until: before },
+            Gate::Closed { until: before } if before.earlier(until) == until => {
+                Gate::Closed { until: before }
+            }
             _ => Gate::Closed { until },
         };
         state.epoch += 1;

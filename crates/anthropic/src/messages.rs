@@ -120,7 +120,8 @@ impl Messages {
         &self.0.options
     }
 
-    /// The body that a streamed call of `request` sends. Deterministic; see the README on its prefix.
+    /// The body that a streamed call of `request` sends. Deterministic; without cache marks and its closing `]}` it
+    /// is a byte prefix of the next call's body.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
         body(request, &self.0.options, Delivery::Streamed)
@@ -135,28 +136,36 @@ impl Messages {
             begin: Option<Request>,
             call: Option<Call>,
             ready: VecDeque<ModelEvent>,
+            /// How the call ended, once all that came before is shown.
+            ended: Option<Result<AnswerEvent, ModelError>>,
         }
-        let state =
-            State { inner: Arc::clone(&self.0), begin: Some(request), call: None, ready: VecDeque::new() };
-        Box::pin(stream::unfold(state, |mut state| async move {
+        let state = State {
+            inner: Arc::clone(&self.0),
+            begin: Some(request),
+            call: None,
+            ready: VecDeque::new(),
+            ended: None,
+        };
+        let events = stream::unfold(state, |mut state| async move {
             if let Some(request) = state.begin.take() {
                 state.call = Some(Call::new(Arc::clone(&state.inner), &request, Delivery::Streamed));
             }
-            if let Some(event) = state.ready.pop_front() {
-                return Some((Ok(AnswerEvent::Preview(event)), state));
-            }
-            let mut call = state.call.take()?;
-            let item = match call.next(&mut state.ready).await {
-                Ok(None) => {
-                    state.call = Some(call);
-                    // A call says `None` only when it has put something into `ready`.
-                    state.ready.pop_front().map(AnswerEvent::Preview).map(Ok)?
+            loop {
+                if let Some(event) = state.ready.pop_front() {
+                    return Some((Ok(AnswerEvent::Preview(event)), state));
                 }
-                Ok(Some(answer)) => Ok(AnswerEvent::Finished(Box::new(answer))),
-                Err(error) => Err(error),
-            };
-            Some((item, state))
-        }))
+                if let Some(ended) = state.ended.take() {
+                    return Some((ended, state));
+                }
+                let mut call = state.call.take()?;
+                match call.next(&mut state.ready).await {
+                    Ok(None) => state.call = Some(call),
+                    Ok(Some(answer)) => state.ended = Some(Ok(AnswerEvent::Finished(Box::new(answer)))),
+                    Err(error) => state.ended = Some(Err(error)),
+                }
+            }
+        });
+        Box::pin(events.fuse())
     }
 
     /// One call whose answer comes as a whole. For answers of more than a few minutes use the stream: nothing tells

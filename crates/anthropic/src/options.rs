@@ -8,8 +8,7 @@ use crate::config::{Caching, ConfigError};
 const MAX_TOKENS: u32 = 8192;
 
 /// Fields that the client writes itself.
-const RESERVED: [&str; 7] =
-    ["model", "max_tokens", "stream", "tools", "system", "messages", "betas"];
+const RESERVED: [&str; 7] = ["model", "max_tokens", "stream", "tools", "system", "messages", "betas"];
 
 /// The options of a model. Everything in here goes out in a fixed order, so that equal options give equal bytes.
 #[derive(Debug, Clone, PartialEq)]

@@ -50,8 +50,14 @@ impl Prices {
     #[must_use]
     pub fn of(&self, model: &str) -> Option<&ModelPrices> {
         // A beginning counts only at the end of a word: `claude-opus-4-5` is not the price of `claude-opus-4-50`.
-        let fits = |name: &str| model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ':']));
-        self.0.iter().filter(|(name, _)| fits(name)).max_by_key(|(name, _)| name.len()).map(|(_, prices)| prices)
+        let fits = |name: &str| {
+            model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ':']))
+        };
+        self.0
+            .iter()
+            .filter(|(name, _)| fits(name))
+            .max_by_key(|(name, _)| name.len())
+            .map(|(_, prices)| prices)
     }
 }
 

@@ -62,8 +62,11 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
 
 /// That many seconds; none for what is negative or no number.
 fn duration(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds)
-        .unwrap_or(if seconds > 0.0 { LONGEST_RETRY_AFTER } else { Duration::ZERO })
+    Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 {
+        LONGEST_RETRY_AFTER
+    } else {
+        Duration::ZERO
+    })
 }
 
 /// The wait before retry `retry` (from 0), where the service named none: `min(0.5 * 2^n, 8) * (1 - 0.25 * random)`.

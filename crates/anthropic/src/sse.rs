@@ -174,9 +174,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
             return Some(place * 8 + (found.trailing_zeros() / 8) as usize);
         }
     }
-    rest.iter()
-        .position(|byte| matches!(byte, b'\n' | b'\r'))
-        .map(|place| words.len() * 8 + place)
+    rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|place| words.len() * 8 + place)
 }
 
 #[cfg(test)]

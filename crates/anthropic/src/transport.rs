@@ -112,7 +112,11 @@ impl Transport {
     }
 
     /// The next piece of a body; nothing at its end.
-    pub(crate) async fn chunk(&self, response: &mut Response, deadline: Deadline) -> Result<Option<Bytes>, Failure> {
+    pub(crate) async fn chunk(
+        &self,
+        response: &mut Response,
+        deadline: Deadline,
+    ) -> Result<Option<Bytes>, Failure> {
         let idle = self.timeouts.idle;
         match self.within(idle, deadline, response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
@@ -164,7 +168,12 @@ impl Transport {
     }
 
     /// What `future` gives, unless one of the waits ends before.
-    async fn within<F: Future>(&self, idle: Duration, deadline: Deadline, future: F) -> Result<F::Output, Expired> {
+    async fn within<F: Future>(
+        &self,
+        idle: Duration,
+        deadline: Deadline,
+        future: F,
+    ) -> Result<F::Output, Expired> {
         let idle = self.clock.deadline(idle);
         let first = idle.earlier(deadline);
         tokio::select! {
@@ -188,12 +197,17 @@ fn tls(config: &Config, url: &Url) -> Result<rustls::ClientConfig, ConfigError> 
         return Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
     }
     let verifier = verifier(config, provider).map_err(|error| ConfigError::Tls {
-        reason: format!("{error}; install the machine's certificates (`ca-certificates`) or configure a root"),
+        reason: format!(
+            "{error}; install the machine's certificates (`ca-certificates`) or configure a root"
+        ),
     })?;
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-fn verifier(config: &Config, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, rustls::Error> {
+fn verifier(
+    config: &Config,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, rustls::Error> {
     use rustls_platform_verifier::Verifier;
     let roots = config.roots.iter().map(|der| CertificateDer::from(der.clone()));
     Ok(if config.roots.is_empty() {

@@ -158,7 +158,8 @@ fn a_call_cut_by_the_token_limit_is_closed_and_never_runs() {
 
 #[test]
 fn a_call_whose_input_is_no_object_says_so() {
-    for (written, is_closed) in [("{\"a\": ", true), ("nonsense", true), ("[1]", true), ("{\"a\":1}", false)] {
+    for (written, is_closed) in [("{\"a\": ", true), ("nonsense", true), ("[1]", true), ("{\"a\":1}", false)]
+    {
         let mut events = vec![
             block(0, json!({"type": "tool_use", "id": "a", "name": "t", "input": {}})),
             delta(0, json!({"type": "input_json_delta", "partial_json": written})),
@@ -169,7 +170,10 @@ fn a_call_whose_input_is_no_object_says_so() {
         assert_eq!(crate::invalid_input(call).as_deref(), Some(written));
         assert_eq!(call.input_value(), json!({"INVALID_JSON": written}));
     }
-    let empty = content(vec![block(0, json!({"type": "tool_use", "id": "a", "name": "t", "input": null}))], "max_tokens");
+    let empty = content(
+        vec![block(0, json!({"type": "tool_use", "id": "a", "name": "t", "input": null}))],
+        "max_tokens",
+    );
     assert_eq!(empty[0].tool_call().unwrap().input.get(), "{}");
 }
 
@@ -267,7 +271,8 @@ fn a_stream_that_breaks_the_protocol_is_an_error() {
 fn an_error_in_mid_stream_has_its_type() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     for events in [vec![error.clone()], vec![start(), error]] {
-        let expected = StreamError::Service { kind: ApiErrorKind::Overloaded, message: "Overloaded".to_owned() };
+        let expected =
+            StreamError::Service { kind: ApiErrorKind::Overloaded, message: "Overloaded".to_owned() };
         assert_eq!(run(&events).1.unwrap_err(), expected);
     }
     for odd in [json!({"type": "error"}), json!({"type": "error", "error": "busy"})] {
@@ -296,13 +301,26 @@ fn json_may_have_spaces_around_it_and_an_odd_ping_is_still_a_ping() {
 
 /// Events of every kind, many of them broken.
 fn any_event() -> impl Strategy<Value = String> {
-    let index = prop_oneof![4 => Just(json!(0)), 3 => Just(json!(1)), 1 => Just(json!(-1)), 1 => Just(json!("0"))];
+    let index =
+        prop_oneof![4 => Just(json!(0)), 3 => Just(json!(1)), 1 => Just(json!(-1)), 1 => Just(json!("0"))];
     let piece = prop_oneof!["[{}\\[\\]:,\"a1 ]{0,6}", Just("{\"a\":".to_owned()), Just("1}".to_owned())];
     let kind = proptest::sample::select(vec![
-        "text", "thinking", "tool_use", "server_tool_use", "redacted_thinking", "poem", "compaction", "tool_result",
+        "text",
+        "thinking",
+        "tool_use",
+        "server_tool_use",
+        "redacted_thinking",
+        "poem",
+        "compaction",
+        "tool_result",
     ]);
     let delta_kind = proptest::sample::select(vec![
-        "text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta", "compaction_delta",
+        "text_delta",
+        "input_json_delta",
+        "thinking_delta",
+        "signature_delta",
+        "citations_delta",
+        "compaction_delta",
         "poem_delta",
     ]);
     prop_oneof![

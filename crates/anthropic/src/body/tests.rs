@@ -31,7 +31,8 @@ fn assistant(json: &str) -> Message {
 
 /// A conversation of so many calls with a result each, in one turn.
 fn many_calls(count: usize) -> Vec<Message> {
-    let call = |n: usize| Block::from_json(format!(r#"{{"type":"tool_use","id":"c{n}","name":"b","input":{{}}}}"#));
+    let call =
+        |n: usize| Block::from_json(format!(r#"{{"type":"tool_use","id":"c{n}","name":"b","input":{{}}}}"#));
     let result = |n: usize| Block::tool_result(&ToolResult::text_result(&CallId::new(format!("c{n}")), "ok"));
     vec![
         user(&["go"]),
@@ -126,7 +127,10 @@ fn marks_stand_on_tools_instructions_and_the_last_user_message() {
 #[test]
 fn marks_of_the_host_count_and_are_not_doubled() {
     let own = |text: &str| {
-        Block::from_json(format!(r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#)).unwrap()
+        Block::from_json(format!(
+            r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#
+        ))
+        .unwrap()
     };
     let options = Options::new("m");
     let last_is_marked = text(&request(&[Message::user(vec![own("a")])]), &options);

@@ -13,6 +13,9 @@ use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
 /// Sunday, 6 November 1994, 08:49:30 GMT.
 pub(crate) const START_MILLIS: u64 = 784_111_770_000;
 
+/// How long the client awaits the end of an error's body, and of a stream after its last event.
+const END_WAITS: [Duration; 2] = [Duration::from_secs(5), Duration::from_millis(20)];
+
 #[derive(Clone)]
 pub(crate) struct ManualClock(Arc<Shared>);
 
@@ -48,15 +51,17 @@ impl ManualClock {
         }
     }
 
-    /// Waits until somebody sleeps for less than `below`, moves the time to the end of the shortest such sleep
-    /// and returns how long it was.
-    pub(crate) async fn skip_sleep_below(&self, below: Duration) -> Duration {
+    /// Waits until somebody sleeps for less than a minute, as before a retry, moves the time to the end of the shortest such sleep
+    /// and returns how long it was. The short waits for the end of a body are not meant: these ends come by themselves.
+    pub(crate) async fn skip_retry_wait(&self) -> Duration {
+        let is_meant =
+            |left: &Duration| !left.is_zero() && *left < Duration::from_secs(60) && !END_WAITS.contains(left);
         loop {
             let changed = self.0.changed.notified();
             let shortest = {
                 let state = self.0.state.lock().unwrap();
                 let left = state.sleepers.values().map(|(until, _)| until.saturating_sub(state.elapsed));
-                left.filter(|left| !left.is_zero() && *left < below).min()
+                left.filter(is_meant).min()
             };
             if let Some(left) = shortest {
                 self.advance(left);

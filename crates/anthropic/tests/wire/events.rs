@@ -61,5 +61,8 @@ pub(crate) fn message(events: Vec<Value>, stop_reason: &str) -> String {
 
 /// A whole answer that says this.
 pub(crate) fn saying(text: &str) -> String {
-    message(vec![block(0, json!({"type": "text", "text": ""})), ping(), text_delta(0, text), stop(0)], "end_turn")
+    message(
+        vec![block(0, json!({"type": "text", "text": ""})), ping(), text_delta(0, text), stop(0)],
+        "end_turn",
+    )
 }

@@ -1,0 +1,308 @@
+//! Everything that is not an answer: each ends in time, with a typed error that shows no secret.
+
+use std::time::Duration;
+
+use conjure_anthropic::AnswerLimits;
+use conjure_conversation::{ApiErrorKind, Model, ModelError, ModelErrorKind};
+use futures_util::{FutureExt, StreamExt};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::clock::ManualClock;
+use crate::events::{block, message, ping, saying, sse, start, text_delta};
+use crate::server::{Part, Server, answer, error, stream};
+use crate::support::{IDLE, KEY, TOTAL, ask, call, client, config, drain, messages, text};
+
+/// How the call ends that is answered so, without retries.
+async fn failure(answer: Vec<u8>) -> ModelError {
+    let server = Server::always(answer).await;
+    let messages = messages(&config(&server).with_retries(0), &ManualClock::new());
+    let error = call(&messages).await.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    error
+}
+
+#[tokio::test]
+async fn each_error_type_has_its_kind_and_its_request_id() {
+    for (status, name, kind) in [
+        ("400 Bad Request", "invalid_request_error", ApiErrorKind::InvalidRequest),
+        ("401 Unauthorized", "authentication_error", ApiErrorKind::Authentication),
+        ("402 Payment Required", "billing_error", ApiErrorKind::Billing),
+        ("403 Forbidden", "permission_error", ApiErrorKind::Permission),
+        ("404 Not Found", "not_found_error", ApiErrorKind::NotFound),
+        ("413 Too Large", "request_too_large", ApiErrorKind::Unknown("request_too_large".to_owned())),
+        ("429 Too Many", "rate_limit_error", ApiErrorKind::RateLimit),
+        ("500 Oops", "api_error", ApiErrorKind::Api),
+        ("504 Timeout", "timeout_error", ApiErrorKind::Timeout),
+        ("529 Overloaded", "overloaded_error", ApiErrorKind::Overloaded),
+    ] {
+        let failure = failure(error(status, &[], name, "messages.3.content.1: too large")).await;
+        assert_eq!(failure.kind, ModelErrorKind::Api(kind));
+        assert_eq!(failure.request_id.as_deref(), Some("req_e"));
+        let status = &status[..3];
+        let expected = format!("the service answered {status} ({name}): messages.3.content.1: too large");
+        assert_eq!(failure.message, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_html_is_told_by_its_status_and_in_short() {
+    let page = format!(
+        "<html><head><title>502 Bad\nGateway</title></head><body>{}</body></html>",
+        "<p>nginx</p>".repeat(999)
+    );
+    let failed = failure(answer("502 Bad Gateway", &[("content-type", "text/html")], &page)).await;
+    assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Api));
+    assert!(failed.message.contains("502 (api_error): 502 Bad Gateway nginx nginx"), "{failed}");
+    assert!(failed.message.len() < 300, "{failed}");
+    for status in ["401 No", "404 No", "429 No", "529 No", "302 Found"] {
+        let failed = failure(answer(status, &[], "")).await;
+        assert!(failed.message.contains(&status[..3]) && failed.message.contains("(no text)"), "{failed}");
+    }
+}
+
+#[tokio::test]
+async fn a_success_that_is_no_stream_breaks_the_protocol() {
+    for (headers, body) in [
+        (&[("content-type", "text/html")][..], "<h1>Welcome to the hotel wireless</h1>"),
+        (&[("content-type", "application/json")], "{}"),
+        (&[], ""),
+        (&[("content-type", "text/event-stream")], ""),
+        (&[("content-type", "text/event-stream")], "data: <html>\n\n"),
+        (&[("content-type", "text/event-stream")], "data: \u{0}\n\n"),
+    ] {
+        let failed = failure(answer("200 OK", headers, body)).await;
+        assert_eq!(failed.kind, ModelErrorKind::Protocol, "{body}: {failed}");
+    }
+    let invalid =
+        [answer("200 OK", &[("content-type", "text/event-stream")], "data: "), b"\xFF\n\n".to_vec()].concat();
+    assert_eq!(failure(invalid).await.kind, ModelErrorKind::Protocol);
+    assert_eq!(failure(b"I am no HTTP server\r\n\r\n".to_vec()).await.kind, ModelErrorKind::Connection);
+    assert_eq!(failure(Vec::new()).await.kind, ModelErrorKind::Connection);
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_is_none_breaks_the_protocol() {
+    for body in ["", "<html>", "{}", r#"{"type":"completion"}"#, r#"{"type":"message","content":[{}]}"#] {
+        let server = Server::always(answer("200 OK", &[("request-id", "req_p")], body)).await;
+        let failed = client(&server).0.create(&ask("Hi")).await.unwrap_err();
+        assert_eq!(failed.kind, ModelErrorKind::Protocol, "{body}: {failed}");
+        assert_eq!(failed.request_id.as_deref(), Some("req_p"));
+    }
+}
+
+#[tokio::test]
+async fn a_cut_stream_is_truncated_and_tells_its_request_id() {
+    let whole = saying("Hello");
+    let events: Vec<&str> = whole.split_inclusive("\n\n").collect();
+    for kept in 1..events.len() {
+        let failed = failure(stream(&events[..kept].concat())).await;
+        assert_eq!(failed.kind, ModelErrorKind::Truncated, "after {kept} events: {failed}");
+        assert_eq!(failed.request_id.as_deref(), Some("req_1"));
+    }
+    // Cut by the transport: a body that promises more than comes.
+    let head = [("content-type", "text/event-stream"), ("content-length", "100000")];
+    assert_eq!(failure(answer("200 OK", &head, &whole[..200])).await.kind, ModelErrorKind::Truncated);
+}
+
+#[tokio::test]
+async fn an_error_in_mid_stream_comes_with_its_type() {
+    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let failed = failure(stream(&sse(&[start(), overloaded]))).await;
+    assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Overloaded));
+    assert_eq!(failed.request_id.as_deref(), Some("req_1"));
+}
+
+#[tokio::test]
+async fn a_key_that_the_service_echoes_is_redacted() {
+    let told = failure(error("401 No", &[], "authentication_error", &format!("invalid key {KEY}"))).await;
+    assert!(told.message.ends_with("invalid key [REDACTED:ANTHROPIC_API_KEY]"), "{told}");
+    let page = format!("<p>{KEY}</p>");
+    failure(answer("401 No", &[("request-id", KEY)], &page)).await;
+    failure(error("400 No", &[], KEY, "x")).await;
+    failure(answer("200 OK", &[], &page)).await;
+    let event = json!({"type": "error", "error": {"type": KEY, "message": KEY}});
+    failure(stream(&sse(&[start(), event]))).await;
+    failure(stream(&sse(&[
+        start(),
+        json!({"type": "content_block_start", "index": 0, "content_block": KEY}),
+    ])))
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_a_connection_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server::always("").await;
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let config = config(&server).with_base_url(url).with_retries(0);
+    let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
+    assert_eq!(failed.kind, ModelErrorKind::Connection);
+    assert!(failed.message.contains("check the base URL"), "{failed}");
+    // Something answers there, but it does not speak TLS.
+    let config = config.with_base_url(server.url().replace("http://", "https://"));
+    let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
+    assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
+}
+
+/// The call is answered so; as soon as it waits, its idle time passes.
+async fn stalls(parts: impl Fn() -> Vec<Part> + Send + Sync + 'static, wait: Duration) -> ModelError {
+    let server = Server::start(move |_, _| parts()).await;
+    let clock = ManualClock::new();
+    let messages = messages(&config(&server).with_retries(0), &clock);
+    let watch = async {
+        server.received(1).await;
+        // What was sent may still be on its way when the time passes; then the wait begins anew.
+        loop {
+            clock.sleeper_for(wait).await;
+            clock.advance(wait);
+        }
+    };
+    let failed = tokio::select! {
+        biased;
+        failed = call(&messages) => failed.unwrap_err(),
+        () = watch => unreachable!(),
+    };
+    server.hung_up(1).await;
+    failed
+}
+
+#[tokio::test]
+async fn a_service_that_sends_no_head_or_falls_silent_is_left_after_the_idle_time() {
+    for parts in [
+        || vec![Part::Hang],
+        || vec![Part::Bytes(stream("")), Part::Hang],
+        || vec![Part::Bytes(stream(&sse(&[start(), ping()]))), Part::Hang],
+    ] {
+        let failed = stalls(parts, IDLE).await;
+        assert_eq!(failed.kind, ModelErrorKind::Timeout, "{failed}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_error_body_is_not_awaited_for_long() {
+    let head = || vec![Part::Bytes(answer("500 Oops", &[("content-length", "100")], "half")), Part::Hang];
+    let failed = stalls(head, Duration::from_secs(5)).await;
+    assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Api));
+}
+
+#[tokio::test]
+async fn a_service_that_drips_is_left_when_the_whole_time_is_over() {
+    let (mut sends, receives): (Vec<_>, Vec<_>) = (0..10).map(|_| tokio::sync::oneshot::channel()).unzip();
+    let receives = std::sync::Mutex::new(receives);
+    let server = Server::start(move |_, _| {
+        let mut parts = vec![Part::Bytes(stream(&sse(&[start()])))];
+        for signal in receives.lock().unwrap().drain(..) {
+            parts.extend([Part::Until(signal), Part::Bytes(sse(&[ping()]).into_bytes())]);
+        }
+        parts.push(Part::Hang);
+        parts
+    })
+    .await;
+    let clock = ManualClock::new();
+    let messages = messages(&config(&server).with_retries(0), &clock);
+    let drip = async {
+        server.received(1).await;
+        for signal in sends.drain(..) {
+            // Half of the idle time passes, then a ping comes: the idle time begins anew each time.
+            clock.sleeper_for(IDLE.min(TOTAL - clock.elapsed())).await;
+            clock.advance(IDLE / 2);
+            signal.send(()).ok();
+        }
+        std::future::pending::<()>().await;
+    };
+    let failed = tokio::select! {
+        failed = call(&messages) => failed.unwrap_err(),
+        () = drip => unreachable!(),
+    };
+    assert_eq!(failed.kind, ModelErrorKind::Timeout);
+    assert!(failed.message.contains("took longer than 600s"), "{failed}");
+    assert_eq!(clock.elapsed(), TOTAL);
+}
+
+#[tokio::test]
+async fn a_service_that_sends_for_ever_is_left_at_the_limit() {
+    let endless = |head: Vec<u8>, bytes: &'static [u8]| async move {
+        let server =
+            Server::start(move |_, _| vec![Part::Bytes(head.clone()), Part::Forever(bytes.to_vec())]).await;
+        let limits = AnswerLimits { event: 10_000, total: 100_000 };
+        let messages = messages(&config(&server).with_limits(limits).with_retries(0), &ManualClock::new());
+        let failed = call(&messages).await.unwrap_err();
+        server.hung_up(1).await;
+        failed
+    };
+    let begun = || stream(&sse(&[start(), block(0, json!({"type": "text", "text": ""}))]));
+    let line = endless(begun(), b"xxxxxxxx").await;
+    assert!(line.kind == ModelErrorKind::Protocol && line.message.contains("larger than 10000"), "{line}");
+    let pings = endless(begun(), b"event: ping\ndata: {\"type\":\"ping\"}\n\n").await;
+    assert!(
+        pings.kind == ModelErrorKind::Protocol && pings.message.contains("larger than 100000"),
+        "{pings}"
+    );
+    let page = endless(answer("500 Oops", &[], ""), b"<p>oops</p>").await;
+    assert_eq!(page.kind, ModelErrorKind::Api(ApiErrorKind::Api));
+}
+
+#[tokio::test]
+async fn a_service_that_goes_on_after_the_end_does_not_keep_the_answer() {
+    let server = Server::start(|_, _| {
+        vec![Part::Bytes(stream(&saying("Hello"))), Part::Forever(b": more\n".to_vec())]
+    })
+    .await;
+    assert_eq!(text(&call(&client(&server).0).await.unwrap()), "Hello");
+    server.hung_up(1).await;
+}
+
+#[tokio::test]
+async fn a_stream_in_any_pieces_is_the_same_stream() {
+    let whole = stream(&message(
+        vec![block(0, json!({"type": "text", "text": ""})), text_delta(0, "gr\u{fc}n \u{1F980}")],
+        "end_turn",
+    ));
+    let server = Server::start(move |n, _| {
+        let pieces = whole.chunks(7 * n + 1).map(|piece| Part::Bytes(piece.to_vec()));
+        pieces.collect()
+    })
+    .await;
+    let (messages, _) = client(&server);
+    for _ in 0..4 {
+        assert_eq!(text(&call(&messages).await.unwrap()), "gr\u{fc}n \u{1F980}");
+    }
+}
+
+/// Cancelled at every point at which it can wait: the service sees the connection close, and the next call works.
+#[tokio::test]
+async fn a_call_may_be_dropped_at_every_wait() {
+    let whole = stream(&saying("Hello"));
+    for cut in (0..whole.len()).step_by(61) {
+        let sent = whole.clone();
+        let server = Server::start(move |n, _| match n {
+            0 => vec![Part::Bytes(sent[..cut].to_vec()), Part::Hang],
+            _ => vec![Part::Bytes(sent.clone())],
+        })
+        .await;
+        let (messages, clock) = client(&server);
+        let mut first = messages.stream(ask("Hi"));
+        let waits = async {
+            server.received(1).await;
+            clock.sleeper_for(IDLE).await;
+        };
+        tokio::select! {
+            biased;
+            () = async { while first.next().await.is_some_and(|item| item.is_ok()) {} } => {}
+            () = waits => {}
+        }
+        drop(first);
+        server.hung_up(1).await;
+        assert_eq!(text(&drain(messages.stream(ask("again"))).await.1.unwrap()), "Hello");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ended_stays_ended() {
+    let server = Server::always(stream(&saying("Hello"))).await;
+    let mut stream = client(&server).0.stream(ask("Hi"));
+    while stream.next().await.is_some() {}
+    assert!(stream.next().now_or_never().unwrap().is_none());
+}

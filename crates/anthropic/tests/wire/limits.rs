@@ -1,0 +1,76 @@
+//! A16: many sessions on one key, one limit, no herd.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_anthropic::{Client, Options};
+use conjure_conversation::Model;
+use tokio::task::JoinSet;
+
+use crate::clock::ManualClock;
+use crate::events::saying;
+use crate::server::{Part, Server, error, stream};
+use crate::support::{MODEL, ask, config, drain};
+
+const SESSIONS: usize = 40;
+
+/// Forty sessions call at once; the service refuses the first forty requests and asks for ten seconds. Nobody
+/// comes back within them; then one comes; and in the end all are answered, each with at most three attempts.
+#[tokio::test]
+async fn many_sessions_on_one_key_are_no_herd() {
+    let clock = ManualClock::new();
+    let arrivals = Arc::new(Mutex::new(Vec::new()));
+    let (times, of_server) = (Arc::clone(&arrivals), clock.clone());
+    let (probe_answer, probe_wait) = tokio::sync::oneshot::channel();
+    let probe_wait = Mutex::new(Some(probe_wait));
+    let server = Server::start(move |n, _| {
+        times.lock().unwrap().push(of_server.elapsed());
+        match n {
+            0..SESSIONS => {
+                vec![Part::Bytes(error("429 x", &[("retry-after", "10")], "rate_limit_error", "wait"))]
+            }
+            SESSIONS => {
+                let wait = probe_wait.lock().unwrap().take().unwrap();
+                vec![Part::Until(wait), Part::Bytes(stream(&saying("Hello")))]
+            }
+            _ => vec![Part::Bytes(stream(&saying("Hello")))],
+        }
+    })
+    .await;
+    let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut sessions = JoinSet::new();
+    for session in 0..SESSIONS {
+        // Each session has a model of its own; the key makes them one.
+        let messages = client.messages(Options::new(MODEL)).unwrap();
+        let answered = Arc::clone(&answered);
+        sessions.spawn(async move {
+            drain(messages.stream(ask(&session.to_string()))).await.1.unwrap();
+            answered.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+    server.received(SESSIONS).await;
+    // Not one waits by itself: the only short wait is that of the first in the queue.
+    let waited = clock.skip_retry_wait().await;
+    assert!((10.0..=11.0).contains(&waited.as_secs_f64()), "{waited:?}");
+    let drive = async {
+        loop {
+            // Refusals that were under way when the gate closed may have lengthened the wait.
+            clock.skip_retry_wait().await;
+        }
+    };
+    tokio::select! {
+        () = server.received(SESSIONS + 1) => {}
+        () = drive => unreachable!(),
+    }
+    assert_eq!(server.requests().len(), SESSIONS + 1, "one probe, and nobody else before its answer");
+    assert_eq!(answered.load(Ordering::SeqCst), 0);
+    probe_answer.send(()).unwrap();
+    while let Some(session) = sessions.join_next().await {
+        session.unwrap();
+    }
+    let arrivals = arrivals.lock().unwrap();
+    assert_eq!(arrivals.len(), 2 * SESSIONS, "nobody was refused twice");
+    assert!(arrivals[SESSIONS..].iter().all(|time| *time >= Duration::from_secs(10)), "{arrivals:?}");
+}

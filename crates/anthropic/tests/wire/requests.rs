@@ -1,0 +1,200 @@
+//! What goes out: the line, the headers, the key, the bytes; and what comes back when all is well.
+
+use std::sync::Arc;
+
+use conjure_anthropic::{
+    AnswerEvent, Caching, Client, Config, ConfigError, ModelPrices, Options, Prices, Profile,
+};
+use conjure_conversation::{Block, Message, Model, ModelEvent, StopReason, Usage};
+use futures_util::StreamExt;
+use secrecy::SecretString;
+use serde_json::json;
+
+use crate::clock::ManualClock;
+use crate::events::{block, end, input_delta, message, saying, sse, start, stop, text_delta};
+use crate::server::{Recorded, Server, answer, stream};
+use crate::support::{KEY, MODEL, ask, call, client, config, drain, messages, text};
+
+async fn recorded(config: impl Fn(Config) -> Config, options: Options) -> Recorded {
+    let server = Server::always(stream(&saying("Hello"))).await;
+    let config = config(crate::support::config(&server));
+    let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
+    call(&client.messages(options).unwrap()).await.unwrap();
+    server.requests().remove(0)
+}
+
+#[tokio::test]
+async fn the_beta_profile_sends_the_key_in_its_own_header() {
+    let request = recorded(|config| config, Options::new(MODEL)).await;
+    assert_eq!(request.line, "POST /v1/messages HTTP/1.1");
+    assert_eq!(request.headers["x-api-key"], KEY);
+    assert_eq!(request.headers["anthropic-version"], "2023-06-01");
+    assert_eq!(request.headers["content-type"], "application/json");
+    for absent in ["authorization", "anthropic-beta", "accept-encoding", "referer", "cookie"] {
+        assert!(!request.headers.contains_key(absent), "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn the_current_profile_sends_the_key_as_a_bearer_token() {
+    let request = recorded(|config| config.with_profile(Profile::Current), Options::new(MODEL)).await;
+    assert_eq!(request.headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(request.headers["anthropic-version"], "2026-10-21");
+    assert!(!request.headers.contains_key("x-api-key"));
+}
+
+#[tokio::test]
+async fn betas_and_fields_of_the_host_go_out() {
+    let options = Options::new(MODEL)
+        .with_beta("skills-2025-10-02")
+        .with_beta("code-execution-2025-08-25")
+        .with_beta("skills-2025-10-02")
+        .with_field("container", json!("container_1"))
+        .unwrap();
+    let request = recorded(|config| config, options).await;
+    assert_eq!(request.headers["anthropic-beta"], "skills-2025-10-02,code-execution-2025-08-25");
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!((&body["container"], &body["stream"]), (&json!("container_1"), &json!(true)));
+    let bad = Client::new(&Config::new(SecretString::from(KEY)))
+        .unwrap()
+        .messages(Options::new(MODEL).with_beta("a\r\nx-evil: 1"));
+    assert!(matches!(bad, Err(ConfigError::Beta { .. })));
+}
+
+#[tokio::test]
+async fn the_bytes_on_the_wire_are_the_body() {
+    let server = Server::always(stream(&saying("Hello"))).await;
+    let (messages, _) = client(&server);
+    let request = ask("Hi \u{1F980}");
+    drain(messages.stream(request.clone())).await.1.unwrap();
+    assert_eq!(server.requests()[0].body, messages.body(&request));
+}
+
+/// A10, over the bytes that the service received.
+#[tokio::test]
+async fn on_the_wire_each_request_is_a_prefix_of_the_next() {
+    let server = Server::always(stream(&saying("Hello \u{1F980}"))).await;
+    let clock = ManualClock::new();
+    let client = Client::with_clock(&config(&server), Arc::new(clock)).unwrap();
+    let messages = client.messages(Options::new(MODEL).with_caching(Caching::Off)).unwrap();
+    let mut request = ask("one");
+    for next in ["two", "three", "four"] {
+        let answer = drain(messages.stream(request.clone())).await.1.unwrap();
+        request.messages.push(Arc::new(Message::assistant(answer.content)));
+        request.messages.push(Arc::new(Message::user(vec![Block::text(next)])));
+    }
+    drain(messages.stream(request)).await.1.unwrap();
+    let bodies: Vec<Vec<u8>> = server.requests().into_iter().map(|request| request.body).collect();
+    assert_eq!(bodies.len(), 4);
+    for pair in bodies.windows(2) {
+        let before = pair[0].strip_suffix(b"]}").unwrap();
+        assert!(pair[1].starts_with(before) && pair[1].len() > before.len());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_shows_its_pieces_and_ends_with_the_answer() {
+    let events = vec![
+        block(0, json!({"type": "text", "text": ""})),
+        text_delta(0, "Let me"),
+        text_delta(0, " look."),
+        stop(0),
+        block(1, json!({"type": "tool_use", "id": "toolu_1", "name": "view", "input": {}})),
+        input_delta(1, ""),
+        input_delta(1, "{\"path\": "),
+        input_delta(1, "\"/a\"}"),
+        stop(1),
+    ];
+    let server = Server::always(stream(&message(events, "tool_use"))).await;
+    let (messages, _) = client(&server);
+    let (shown, response) = drain(messages.stream(ask("Hi"))).await;
+    let response = response.unwrap();
+    let piece = |json: &str| ModelEvent::ToolInputDelta { index: 1, partial_json: json.to_owned() };
+    let said = |text: &str| ModelEvent::TextDelta { index: 0, text: text.to_owned() };
+    assert_eq!(
+        shown,
+        [
+            ModelEvent::Started,
+            said("Let me"),
+            said(" look."),
+            ModelEvent::ToolUseStarted { index: 1, name: "view".to_owned() },
+            piece("{\"path\": "),
+            piece("\"/a\"}"),
+        ]
+    );
+    assert_eq!(response.request_id.as_deref(), Some("req_1"));
+    assert_eq!(response.stop_reason, StopReason::ToolUse);
+    assert_eq!(response.content[1].tool_call().unwrap().input.get(), "{\"path\": \"/a\"}");
+    let usage = Usage {
+        input_tokens: 10,
+        output_tokens: 20,
+        cache_creation_input_tokens: 5,
+        cache_read_input_tokens: 7,
+        // 10 * 3 + 20 * 15 + 5 * 3.75 + 7 * 0.3 millionths, rounded up.
+        cost_micros: 351,
+    };
+    assert_eq!(response.usage, usage);
+}
+
+#[tokio::test]
+async fn the_container_is_handed_out_with_the_answer() {
+    let mut last = end("pause_turn");
+    last[0]["delta"]["container"] = json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z"});
+    let events: Vec<serde_json::Value> = [start()].into_iter().chain(last).collect();
+    let server = Server::always(stream(&sse(&events))).await;
+    let (messages, _) = client(&server);
+    let mut events = messages.events(ask("Hi"));
+    let mut found = None;
+    while let Some(event) = events.next().await {
+        if let AnswerEvent::Finished(answer) = event.unwrap() {
+            found = answer.container;
+        }
+    }
+    assert!(found.unwrap().get().contains("container_1"));
+}
+
+#[tokio::test]
+async fn an_answer_may_come_as_a_whole_and_is_kept_to_the_byte() {
+    let content =
+        r#"{ "type":"new_block","n":1.50},{"type":"tool_use","id":"a","name":"t","input":{"b": 1, "a":2}}"#;
+    let body = format!(
+        r#"{{"type":"message","id":"msg_1","model":"{MODEL}","role":"assistant","content":[{content}],"stop_reason":"tool_use","usage":{{"input_tokens":1,"output_tokens":2}}}}"#
+    );
+    let head = [("content-type", "application/json"), ("request-id", "req_w")];
+    let server = Server::always(answer("200 OK", &head, &body)).await;
+    let (messages, _) = client(&server);
+    let answer = messages.create(&ask("Hi")).await.unwrap();
+    let blocks: Vec<&str> = answer.response.content.iter().map(Block::json).collect();
+    assert_eq!(blocks.join(","), content);
+    assert_eq!(answer.response.request_id.as_deref(), Some("req_w"));
+    let sent: serde_json::Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+    assert_eq!(sent.get("stream"), None);
+}
+
+#[tokio::test]
+async fn prices_of_the_host_count_and_an_unknown_model_is_free() {
+    let server = Server::always(stream(&saying("Hello"))).await;
+    let clock = ManualClock::new();
+    let priced = |prices| messages(&config(&server).with_prices(prices), &clock);
+    assert_eq!(call(&priced(Prices::none())).await.unwrap().usage.cost_micros, 0);
+    let dear = ModelPrices { input: 0, output: 1_000_000_000, cache_write: 0, cache_read: 0 };
+    assert_eq!(call(&priced(Prices::new([(MODEL, dear)]))).await.unwrap().usage.cost_micros, 20_000);
+}
+
+#[tokio::test]
+async fn nothing_happens_before_the_stream_is_polled() {
+    let server = Server::always(stream(&saying("Hello"))).await;
+    let (messages, _) = client(&server);
+    drop(messages.stream(ask("never")));
+    assert_eq!(text(&call(&messages).await.unwrap()), "Hello");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_client_shows_no_key_in_debug() {
+    let client =
+        Client::new(&Config::new(SecretString::from(KEY)).with_base_url("http://127.0.0.1:1")).unwrap();
+    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let shown = format!("{client:?} {messages:?}");
+    assert!(shown.contains("127.0.0.1") && shown.contains(MODEL) && !shown.contains("canary"), "{shown}");
+}

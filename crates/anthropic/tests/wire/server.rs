@@ -46,7 +46,9 @@ struct Shared {
 
 impl Server {
     /// A server that answers request `n` (from 0) with `script(n, request)`, and closes the connection after it.
-    pub(crate) async fn start(script: impl Fn(usize, &Recorded) -> Vec<Part> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        script: impl Fn(usize, &Recorded) -> Vec<Part> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use conjure_anthropic::{Client, Config, Messages, Options, Timeouts};
 use conjure_base::TurnId;
-use conjure_conversation::{
-    Block, Message, Model, ModelError, ModelEvent, ModelStream, Request, Response,
-};
+use conjure_conversation::{Block, Message, Model, ModelError, ModelEvent, ModelStream, Request, Response};
 use futures_util::StreamExt;
 use secrecy::SecretString;
 
