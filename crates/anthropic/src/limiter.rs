@@ -9,13 +9,13 @@
 //! or admitted call that is dropped gives its place back: there is no state that only its own progress can leave.
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline};
+use futures_util::future::BoxFuture;
 
 /// How much longer than asked the gate stays closed, at most: this part of the wait.
 const JITTER: f64 = 0.1;
@@ -112,7 +112,7 @@ impl Limiter {
         let _place = Place { limiter: self, ticket };
         let mut expired = self.clock.sleep_until(deadline);
         // The timer of whoever is first in the queue; the others are woken by those before them.
-        let mut opening: Option<(Deadline, Pin<Box<dyn Future<Output = ()> + Send>>)> = None;
+        let mut opening: Option<(Deadline, BoxFuture<'static, ()>)> = None;
         poll_fn(|context| {
             loop {
                 let until = match self.look(ticket, context) {
@@ -202,12 +202,8 @@ impl State {
             }
         };
         let epoch = self.epoch;
-        let mut admitted = 0;
-        for waiting in self.waiting.values_mut().filter(|waiting| waiting.admitted.is_none()) {
-            if admitted == free {
-                return;
-            }
-            admitted += 1;
+        let still = self.waiting.values_mut().filter(|waiting| waiting.admitted.is_none());
+        for waiting in still.take(free as usize) {
             waiting.admitted = Some(epoch);
             self.in_flight = self.in_flight.saturating_add(1);
             if let Some(waker) = waiting.waker.take() {

@@ -1,6 +1,7 @@
 //! The client against a small service of our own, over loopback.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
