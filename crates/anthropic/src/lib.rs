@@ -7,6 +7,9 @@
 //! What is absent: no session, no history, no actor; no environment variable is read; no task is started. The key
 //! is never in an error, a log or `Debug`.
 
+#[cfg(feature = "fake")]
+pub mod fake;
+
 mod accumulate;
 mod answer;
 mod block;

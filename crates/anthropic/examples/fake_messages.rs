@@ -1,0 +1,92 @@
+//! A fake of the Messages service as a program of its own.
+//!
+//!     cargo run -p conjure-anthropic --features fake --example fake_messages -- --script FILE [--port N] [--key K] …
+//!
+//! It prints its base URL as its first line and serves until it is killed.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::time::Duration;
+
+use conjure_anthropic::Profile;
+use conjure_anthropic::fake::{FakeMessages, FakeMessagesBuilder, RateLimit, Refusal, Reply};
+use conjure_conversation::ApiErrorKind;
+use conjure_conversation::scripted::Script;
+
+const USAGE: &str = "\
+usage: fake_messages --script FILE [OPTIONS]
+
+  --script FILE          the script that is played to every model
+  --script MODEL=FILE    the script that is played to this model; may be repeated
+  --port N               listen at this port of 127.0.0.1 (default: a free one)
+  --key KEY              let this key in only; may be repeated (default: every key)
+  --model NAME           know this model only; may be repeated (default: every model)
+  --profile PROFILE      `beta` or `current` (default: both)
+  --rate N/SECONDS       so many requests of a key in so many seconds
+  --fault FAULT          answer the first request so; may be repeated, for the second and so on:
+                         overloaded, rate-limit, api-error, timeout, authentication, html, empty, silence, hang-up,
+                         endless
+";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.is_empty() || arguments.iter().any(|argument| argument == "--help") {
+        std::io::stdout().write_all(USAGE.as_bytes())?;
+        return Ok(());
+    }
+    let fake = configured(&arguments)?.start().await?;
+    // A reader may be waiting for this line, and it may be a pipe.
+    writeln!(std::io::stdout(), "{}", fake.base_url())?;
+    std::io::stdout().flush()?;
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+fn configured(arguments: &[String]) -> Result<FakeMessagesBuilder, Box<dyn Error>> {
+    // It may serve for long, and nobody can ask it for what it was sent.
+    let mut builder = FakeMessages::builder().keep(0);
+    let mut arguments = arguments.iter();
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| format!("`{name}` needs a value\n\n{USAGE}"))?;
+        builder = match name.as_str() {
+            "--script" => match value.split_once('=') {
+                Some((model, file)) => builder.script_for(model, Script::from_file(file)?),
+                None => builder.script(Script::from_file(value)?),
+            },
+            "--port" => builder.port(value.parse()?),
+            "--key" => builder.key(value),
+            "--model" => builder.model(value),
+            "--profile" => builder.profile(match value.as_str() {
+                "beta" => Profile::Beta,
+                "current" => Profile::Current,
+                _ => return Err("`--profile` is `beta` or `current`".into()),
+            }),
+            "--rate" => {
+                let (requests, seconds) = value.split_once('/').ok_or("`--rate` is N/SECONDS")?;
+                let window = Duration::from_secs(seconds.parse()?);
+                builder.rate_limit(RateLimit { requests: requests.parse()?, window })
+            }
+            "--fault" => builder.faults([fault(value)?]),
+            _ => return Err(format!("`{name}` is not an option\n\n{USAGE}").into()),
+        };
+    }
+    Ok(builder)
+}
+
+fn fault(name: &str) -> Result<Reply, String> {
+    let error = |kind| Reply::error(Refusal::new(kind, "a fault that was asked for"));
+    Ok(match name {
+        "overloaded" => error(ApiErrorKind::Overloaded),
+        "rate-limit" => error(ApiErrorKind::RateLimit).with_header("retry-after", "1"),
+        "api-error" => error(ApiErrorKind::Api),
+        "timeout" => error(ApiErrorKind::Timeout),
+        "authentication" => error(ApiErrorKind::Authentication),
+        "html" => Reply::html(502),
+        "empty" => Reply::empty(),
+        "silence" => Reply::silence(),
+        "hang-up" => Reply::hang_up(),
+        "endless" => Reply::endless_text(),
+        _ => return Err(format!("`{name}` is not a fault\n\n{USAGE}")),
+    })
+}

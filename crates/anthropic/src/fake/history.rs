@@ -1,0 +1,120 @@
+//! The messages of a request: joined where the service joins them, and checked for pairing.
+//!
+//! The service takes two messages of one role in a row for one, and a text for a list of one text block. So the
+//! history is normalised first and then given to the validator of `conjure-conversation`; what that finds is told with
+//! the places of the request as it came.
+
+use conjure_conversation::{Block, Message, PairingError, Role, pairing};
+use serde_json::Value;
+
+use super::refusal::Refusal;
+
+/// Messages as the validator wants them, and where each block of them came from.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    pub(super) messages: Vec<Message>,
+    places: Vec<Vec<(usize, usize)>>,
+    /// How many messages the request had of the assistant.
+    pub(super) answers: usize,
+}
+
+impl History {
+    /// The history of these messages, whose form is checked already.
+    pub(super) fn of(messages: &[Value]) -> Result<Self, Refusal> {
+        let mut history = Self::default();
+        for (place, message) in messages.iter().enumerate() {
+            let role = if message["role"] == "assistant" { Role::Assistant } else { Role::User };
+            history.answers += usize::from(role == Role::Assistant);
+            let content = match &message["content"] {
+                Value::String(text) => vec![Block::text(text.as_str())],
+                content => blocks(place, content)?,
+            };
+            let places = (0..content.len()).map(|block| (place, block));
+            match history.messages.last_mut().filter(|last| last.role == role) {
+                Some(last) => {
+                    last.content.extend(content);
+                    history.places.last_mut().into_iter().for_each(|of| of.extend(places.clone()));
+                }
+                None => {
+                    history.messages.push(Message { role, content });
+                    history.places.push(places.collect());
+                }
+            }
+        }
+        history.check()?;
+        Ok(history)
+    }
+
+    /// How many blocks are the assistant's.
+    pub(super) fn blocks(&self) -> usize {
+        let answers = self.messages.iter().filter(|message| message.role == Role::Assistant);
+        answers.map(|message| message.content.len()).sum()
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let Err(error) = pairing::check(&self.messages) else { return Ok(()) };
+        Err(Refusal::invalid(match error {
+            PairingError::NoMessages => "messages: at least one message is required".to_owned(),
+            PairingError::AssistantFirst => "messages: first message must use the \"user\" role".to_owned(),
+            PairingError::EmptyMessage { message } => format!(
+                "messages.{}: all messages must have non-empty content except for the optional final assistant \
+                 message",
+                self.message(message)
+            ),
+            PairingError::EmptyText { message, block } => {
+                format!("{}.text: text content blocks must be non-empty", self.block(message, block))
+            }
+            PairingError::WrongRole { message, block, kind } => {
+                let role = if kind == "tool_result" { "user" } else { "assistant" };
+                format!("{}: `{kind}` blocks can only be in `{role}` messages", self.block(message, block))
+            }
+            PairingError::DuplicateId { message, id } => format!(
+                "{}: `tool_use` ids must be unique: {id}",
+                self.block(message, self.call(message, &id))
+            ),
+            PairingError::Unanswered { message, id } => {
+                let asked = message.saturating_sub(1);
+                format!(
+                    "{}: `tool_use` ids were found without `tool_result` blocks immediately after: {id}. Each \
+                     `tool_use` block must have a corresponding `tool_result` block in the next message.",
+                    self.block(asked, self.call(asked, &id))
+                )
+            }
+            PairingError::Orphan { message, block, id } => format!(
+                "{}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must \
+                 have a corresponding `tool_use` block in the previous message.",
+                self.block(message, block)
+            ),
+            other => format!("messages: {other}"),
+        }))
+    }
+
+    /// The place in the request of a message.
+    fn message(&self, message: usize) -> usize {
+        self.places.get(message).and_then(|of| of.first()).map_or(message, |(place, _)| *place)
+    }
+
+    /// `messages.N.content.M` of a block.
+    fn block(&self, message: usize, block: usize) -> String {
+        let place = self.places.get(message).and_then(|of| of.get(block));
+        let (message, block) = place.copied().unwrap_or((message, block));
+        format!("messages.{message}.content.{block}")
+    }
+
+    /// Which block of a message is the last call with this id.
+    fn call(&self, message: usize, id: &str) -> usize {
+        let content =
+            self.messages.get(message).map(|message| message.content.as_slice()).unwrap_or_default();
+        let is_it = |block: &Block| block.tool_call().is_some_and(|call| call.id.as_str() == id);
+        content.iter().rposition(is_it).unwrap_or(0)
+    }
+}
+
+fn blocks(place: usize, content: &Value) -> Result<Vec<Block>, Refusal> {
+    let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let read = |(at, block): (usize, &Value)| {
+        Block::from_json(block.to_string())
+            .map_err(|error| Refusal::invalid(format!("messages.{place}.content.{at}: {error}")))
+    };
+    blocks.iter().enumerate().map(read).collect()
+}

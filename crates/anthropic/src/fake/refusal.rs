@@ -1,0 +1,65 @@
+//! An error of the service: its type, its status and its body.
+
+use conjure_conversation::ApiErrorKind;
+
+use crate::fields::quoted;
+
+/// An error as the service answers it, before a stream or in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    status: u16,
+    kind: String,
+    message: String,
+}
+
+impl Refusal {
+    /// An error of this type, under the status that the service gives it.
+    #[must_use]
+    pub fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
+        let status = match &kind {
+            ApiErrorKind::InvalidRequest | ApiErrorKind::Unknown(_) => 400,
+            ApiErrorKind::Authentication => 401,
+            ApiErrorKind::Billing => 402,
+            ApiErrorKind::Permission => 403,
+            ApiErrorKind::NotFound => 404,
+            ApiErrorKind::RateLimit => 429,
+            ApiErrorKind::Api => 500,
+            ApiErrorKind::Timeout => 504,
+            ApiErrorKind::Overloaded => 529,
+        };
+        Self { status, kind: kind.into(), message: message.into() }
+    }
+
+    /// The same under another status.
+    #[must_use]
+    pub const fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ApiErrorKind::InvalidRequest, message)
+    }
+
+    /// A body above the service's limit.
+    pub(super) fn too_large() -> Self {
+        let kind = ApiErrorKind::Unknown("request_too_large".to_owned());
+        Self::new(kind, "Request exceeds the maximum size").with_status(413)
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The JSON of the body, and of the `error` event.
+    pub(super) fn body(&self, request_id: &str) -> String {
+        format!(
+            "{{\"type\":\"error\",\"error\":{{\"type\":{},\"message\":{}}},\"request_id\":{}}}",
+            quoted(&self.kind),
+            quoted(&self.message),
+            quoted(request_id),
+        )
+    }
+}

@@ -1,0 +1,257 @@
+//! The fake itself: its listener, its connections, and what a test asks of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conjure_base::{Clock, SystemClock};
+use conjure_conversation::scripted::Script;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::access::Access;
+use super::captured::{Captured, Record};
+use super::limit::RateLimit;
+use super::reply::Reply;
+use super::scenes::{Play, Scenes};
+use super::service::Shared;
+use crate::config::Profile;
+
+/// How many requests are kept unless it is said.
+const KEPT: usize = 10_000;
+
+/// How long an answer under way may take once the fake stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A running fake. It ends when it is dropped: its connections close, its address is free.
+#[derive(Debug)]
+pub struct FakeMessages {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    /// The task of the listener, which owns those of the connections. Dropping it ends them all.
+    tasks: JoinSet<()>,
+}
+
+/// What a fake is to be. [`FakeMessages::builder`] makes one.
+#[derive(Debug)]
+pub struct FakeMessagesBuilder {
+    access: Access,
+    models: Vec<String>,
+    rate: Option<RateLimit>,
+    of_all: Option<Play>,
+    of_model: HashMap<String, Play>,
+    faults: VecDeque<Reply>,
+    clock: Arc<dyn Clock>,
+    port: u16,
+    kept: usize,
+}
+
+impl FakeMessages {
+    /// A fake of both profiles, for any key and model, without limits, with nothing to say.
+    #[must_use]
+    pub fn builder() -> FakeMessagesBuilder {
+        FakeMessagesBuilder {
+            access: Access::default(),
+            models: Vec::new(),
+            rate: None,
+            of_all: None,
+            of_model: HashMap::new(),
+            faults: VecDeque::new(),
+            clock: Arc::new(SystemClock),
+            port: 0,
+            kept: KEPT,
+        }
+    }
+
+    /// `http://127.0.0.1:PORT`, without a slash at its end.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The newest requests, in the order in which they were complete.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Captured> {
+        self.shared.record.lock().unwrap_or_else(PoisonError::into_inner).all()
+    }
+
+    /// How many requests were received.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        *self.shared.received.borrow()
+    }
+
+    /// Waits until so many requests were received.
+    pub async fn until_received(&self, count: u64) {
+        // It cannot fail: the sender lives as long as `self`.
+        let _ = self.shared.received.subscribe().wait_for(|received| *received >= count).await;
+    }
+
+    /// Answers the next good request, whoever sends it, with this instead of what would follow. Several are taken
+    /// one after the other.
+    pub fn add_fault(&self, fault: Reply) {
+        self.shared.scenes.add_fault(fault);
+    }
+
+    /// Stops: no more requests are taken, answers under way are finished, those that never end are cut.
+    pub async fn stop(mut self) {
+        self.shared.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+impl FakeMessagesBuilder {
+    /// Plays this script to every model that has no play of its own.
+    #[must_use]
+    pub fn script(mut self, script: impl Into<Arc<Script>>) -> Self {
+        self.of_all = Some(Play::Script(script.into()));
+        self
+    }
+
+    /// Plays this script to the requests for this model.
+    #[must_use]
+    pub fn script_for(mut self, model: impl Into<String>, script: impl Into<Arc<Script>>) -> Self {
+        self.of_model.insert(model.into(), Play::Script(script.into()));
+        self
+    }
+
+    /// Plays these turns, each session's calls in turn, as a script is played.
+    #[must_use]
+    pub fn turns(mut self, turns: impl IntoIterator<Item = Reply>) -> Self {
+        self.of_all = Some(Play::Turns(turns.into_iter().collect()));
+        self
+    }
+
+    /// Plays these turns to the requests for this model.
+    #[must_use]
+    pub fn turns_for(mut self, model: impl Into<String>, turns: impl IntoIterator<Item = Reply>) -> Self {
+        self.of_model.insert(model.into(), Play::Turns(turns.into_iter().collect()));
+        self
+    }
+
+    /// Answers the first good requests with these, in the order in which they come, before anything is played.
+    #[must_use]
+    pub fn faults(mut self, faults: impl IntoIterator<Item = Reply>) -> Self {
+        self.faults.extend(faults);
+        self
+    }
+
+    /// Lets this key in, and no others but those that are let in the same way. Without any, every key is good.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.access.keys.push(key.into());
+        self
+    }
+
+    /// Speaks this profile only.
+    #[must_use]
+    pub const fn profile(mut self, profile: Profile) -> Self {
+        self.access.profile = Some(profile);
+        self
+    }
+
+    /// Knows this model, and no others but those that are named the same way. Without any, every model is known.
+    #[must_use]
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.models.push(model.into());
+        self
+    }
+
+    /// Limits each key.
+    #[must_use]
+    pub const fn rate_limit(mut self, limit: RateLimit) -> Self {
+        self.rate = Some(limit);
+        self
+    }
+
+    /// Tells the time, delays and windows by this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Listens at this port of loopback; at a free one where this is not said.
+    #[must_use]
+    pub const fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Keeps so many requests; 10,000 where this is not said.
+    #[must_use]
+    pub const fn keep(mut self, requests: usize) -> Self {
+        self.kept = requests;
+        self
+    }
+
+    /// Starts it. Within a Tokio runtime whose I/O and time are enabled.
+    ///
+    /// # Errors
+    /// When the port is not free.
+    pub async fn start(self) -> io::Result<FakeMessages> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            access: self.access,
+            models: self.models,
+            rate: self.rate,
+            scenes: Scenes::new(self.of_all, self.of_model, self.faults),
+            clock: self.clock,
+            record: Mutex::new(Record::new(self.kept)),
+            windows: Mutex::default(),
+            received: watch::Sender::new(0),
+            stop: CancellationToken::new(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(listen(listener, Arc::clone(&shared)));
+        Ok(FakeMessages { address, shared, tasks })
+    }
+}
+
+async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = shared.stop.cancelled() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(serve(stream, Arc::clone(&shared)));
+                }
+                // Too many open files, or a client that was gone already. The next accept tells.
+                Err(_) => tokio::task::yield_now().await,
+            },
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    // Pieces are to be pieces. Where it cannot be set, they are joined, no more.
+    let _ = stream.set_nodelay(true);
+    let (stop, clock) = (shared.stop.clone(), Arc::clone(&shared.clock));
+    let service = service_fn(move |request| Arc::clone(&shared).answer(request));
+    let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    // An error is a connection that broke, which is what some replies are for.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            // A client that does not read would keep it for ever.
+            tokio::select! {
+                _ = connection => {}
+                () = clock.sleep_until(clock.deadline(LAST_WORDS)) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One request: taken down, checked, answered.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use conjure_base::{Clock, Timestamp};
+use conjure_conversation::ApiErrorKind;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::access::Access;
+use super::captured::{Captured, Record};
+use super::check::{Checked, check};
+use super::delivery::{Body, Pieces, paced, whole};
+use super::limit::{RateLimit, Standing, Windows};
+use super::refusal::Refusal;
+use super::reply::{Reply, Said};
+use super::scenes::{Scenes, rate_limited};
+use super::stream::{Ending, Names};
+
+/// The largest body, in bytes, as of the service.
+const LARGEST_BODY: usize = 32 << 20;
+
+const EVENTS: &str = "text/event-stream; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) access: Access,
+    pub(super) models: Vec<String>,
+    pub(super) rate: Option<RateLimit>,
+    pub(super) scenes: Scenes,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) record: Mutex<Record>,
+    pub(super) windows: Mutex<Windows>,
+    pub(super) received: watch::Sender<u64>,
+    pub(super) stop: CancellationToken,
+}
+
+/// What is said, to whom.
+struct Exchange {
+    number: u64,
+    model: String,
+    is_streamed: bool,
+    limits: Vec<(&'static str, String)>,
+}
+
+impl Shared {
+    /// Answers one request. An error closes the connection without an answer.
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> io::Result<Response<Body>> {
+        let (head, body) = request.into_parts();
+        let read = Limited::new(body, LARGEST_BODY).collect().await;
+        let body = match read {
+            Ok(body) => Some(body.to_bytes()),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => None,
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let number = self.take_down(&head, body.clone().unwrap_or_default());
+        let mut exchange = Exchange { number, model: String::new(), is_streamed: false, limits: Vec::new() };
+        let reply = match self.reply(&head, body, &mut exchange).await {
+            Ok(reply) => reply,
+            Err(refusal) => Reply::error(refusal),
+        };
+        let delay = self.clock.deadline(reply.pace.delay);
+        if !reply.pace.delay.is_zero()
+            && self.stop.run_until_cancelled(self.clock.sleep_until(delay)).await.is_none()
+        {
+            return Err(io::Error::from(io::ErrorKind::ConnectionAborted));
+        }
+        self.respond(reply, exchange).await
+    }
+
+    fn take_down(&self, head: &hyper::http::request::Parts, body: Bytes) -> u64 {
+        let headers =
+            head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
+        let captured = Captured {
+            number: 0,
+            at: self.clock.timestamp(),
+            method: head.method.to_string(),
+            path: head.uri.to_string(),
+            headers: headers.collect(),
+            body,
+            status: None,
+        };
+        let number = self.record.lock().unwrap_or_else(PoisonError::into_inner).add(captured);
+        self.received.send_modify(|received| *received = number.max(*received));
+        number
+    }
+
+    /// What to answer, in the order in which the service looks at a request.
+    async fn reply(
+        &self,
+        head: &hyper::http::request::Parts,
+        body: Option<Bytes>,
+        exchange: &mut Exchange,
+    ) -> Result<Reply, Refusal> {
+        if head.uri.path() != "/v1/messages" {
+            return Err(Refusal::new(ApiErrorKind::NotFound, "Not found"));
+        }
+        if head.method != Method::POST {
+            return Err(Refusal::invalid("Method Not Allowed").with_status(405));
+        }
+        let key = self.access.check(&head.headers)?;
+        let body = body.ok_or_else(Refusal::too_large)?;
+        if let Some(limit) = self.rate {
+            let now = self.clock.timestamp();
+            let standing =
+                self.windows.lock().unwrap_or_else(PoisonError::into_inner).admit(limit, &key, now);
+            exchange.limits.push(("anthropic-ratelimit-requests-limit", limit.requests.to_string()));
+            let remaining = match standing {
+                Standing::Admitted { remaining } => remaining,
+                Standing::Refused { .. } => 0,
+            };
+            exchange.limits.push(("anthropic-ratelimit-requests-remaining", remaining.to_string()));
+            if let Standing::Refused { wait } = standing {
+                let reset = now.millis().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+                let reset = Timestamp::from_millis(reset).to_string();
+                exchange.limits.push(("anthropic-ratelimit-requests-reset", reset));
+                return Ok(rate_limited(wait));
+            }
+        }
+        check_content_type(&head.headers)?;
+        let checked = check(&body, &self.models)?;
+        let reply = self.scenes.reply(&checked, &self.clock).await;
+        let Checked { model, is_streamed, .. } = checked;
+        exchange.model = model;
+        exchange.is_streamed = is_streamed;
+        Ok(reply)
+    }
+
+    async fn respond(&self, reply: Reply, exchange: Exchange) -> io::Result<Response<Body>> {
+        let request_id =
+            reply.request_id.clone().unwrap_or_else(|| format!("req_fake_{:06}", exchange.number));
+        let message = format!("msg_fake_{:06}", exchange.number);
+        let names = Names { message: &message, model: &exchange.model, request: &request_id };
+        let travel = |pieces| paced(pieces, &reply.pace, Arc::clone(&self.clock), self.stop.clone());
+        let (status, content_type, body) = match &reply.said {
+            Said::HangUp => return Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+            Said::Silence => {
+                self.stop.cancelled().await;
+                return Err(io::Error::from(io::ErrorKind::ConnectionAborted));
+            }
+            Said::Error(refusal) => {
+                (refusal.status(), Some(JSON), travel(Pieces::of(vec![refusal.body(&request_id).into()])))
+            }
+            Said::Answer(answer) if exchange.is_streamed => {
+                let mut pace = reply.pace.clone();
+                let events = answer.events(names);
+                if matches!(answer.ending, Ending::Cut { .. }) {
+                    pace.end = super::reply::End::Cut { after: events.iter().map(Bytes::len).sum() };
+                }
+                let body = paced(Pieces::of(events), &pace, Arc::clone(&self.clock), self.stop.clone());
+                (200, Some(EVENTS), body)
+            }
+            Said::Answer(answer) => match &answer.ending {
+                Ending::Whole => (200, Some(JSON), travel(Pieces::of(vec![answer.body(names).into()]))),
+                Ending::Broken { refusal, .. } => {
+                    (refusal.status(), Some(JSON), whole(refusal.body(&request_id)))
+                }
+                Ending::Cut { .. } => return Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+            },
+            Said::Raw { status, content_type, body } if body.is_empty() => {
+                (*status, content_type.as_deref(), whole(Bytes::new()))
+            }
+            Said::Raw { status, content_type, body } => {
+                (*status, content_type.as_deref(), travel(Pieces::of(vec![body.clone()])))
+            }
+            Said::Endless { beginning, repeated } => {
+                let pieces = Pieces { pieces: vec![beginning.clone()], repeated: Some(repeated.clone()) };
+                (200, Some(EVENTS), travel(pieces))
+            }
+        };
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).set_status(exchange.number, status);
+        let mut response = Response::new(body);
+        *response.status_mut() = StatusCode::from_u16(status).map_err(io::Error::other)?;
+        let headers = response.headers_mut();
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, HeaderValue::try_from(content_type).map_err(io::Error::other)?);
+        }
+        headers.insert("request-id", HeaderValue::try_from(&request_id).map_err(io::Error::other)?);
+        headers.insert("anthropic-organization-id", HeaderValue::from_static("fake-organization"));
+        for (name, value) in exchange.limits {
+            headers.insert(name, HeaderValue::try_from(value).map_err(io::Error::other)?);
+        }
+        for (name, value) in &reply.headers {
+            let name = HeaderName::try_from(name).map_err(io::Error::other)?;
+            headers.append(name, HeaderValue::try_from(value).map_err(io::Error::other)?);
+        }
+        Ok(response)
+    }
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if content_type.starts_with(JSON) {
+        return Ok(());
+    }
+    Err(Refusal::invalid("content-type: application/json is required").with_status(415))
+}

@@ -1,0 +1,137 @@
+//! What is answered, and with which turn.
+
+use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
+use conjure_conversation::{ApiErrorKind, Block};
+use serde_json::json;
+
+use crate::support::{KEY, assistant, body, call, post, script, start, streamed, user};
+
+const TURNS: &str = "
+version: 1
+turns:
+  - content:
+      - thinking: hmm
+      - text: I look.
+      - tool_use: {name: weather, input: {city: Paris}}
+    pieces: 2
+    usage: {input_tokens: 12, output_tokens: 7}
+  - content: 'It is {{result:last}}.'
+  - content: Goodbye.
+";
+
+#[tokio::test]
+async fn a_stream_has_the_shapes_of_the_service() {
+    let fake = start(FakeMessages::builder().script(script(TURNS))).await;
+    let answered = post(&fake, &streamed([user("Weather?")])).await;
+    assert_eq!(answered.status, 200);
+    assert_eq!(answered.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    assert_eq!(answered.header("request-id"), Some("req_fake_000001"));
+    let events = answered.events();
+    assert_eq!(answered.chunks.len(), events.len(), "each event is flushed by itself");
+    for (name, data) in &events {
+        assert_eq!(data["type"], name.as_str());
+    }
+    let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = "message_start content_block_start ping content_block_delta content_block_delta \
+                    content_block_delta content_block_stop content_block_start content_block_delta \
+                    content_block_delta content_block_stop content_block_start content_block_delta \
+                    content_block_delta content_block_delta content_block_stop message_delta message_stop";
+    assert_eq!(names.join(" "), expected);
+    assert_eq!(events[0].1["message"]["usage"]["output_tokens"], 1);
+    assert_eq!(events[5].1["delta"], json!({"type": "signature_delta", "signature": "scripted"}));
+    assert_eq!(events[11].1["content_block"]["input"], json!({}));
+    assert_eq!(events[12].1["delta"], json!({"type": "input_json_delta", "partial_json": ""}));
+    let input: String =
+        events[12..15].iter().map(|(_, data)| data["delta"]["partial_json"].as_str().unwrap()).collect();
+    assert_eq!(input, r#"{"city":"Paris"}"#);
+    assert_eq!(events[16].1["delta"]["stop_reason"], "tool_use");
+    assert_eq!(events[16].1["usage"]["output_tokens"], 7);
+}
+
+#[tokio::test]
+async fn a_whole_answer_says_the_same_and_quotes_what_was_sent() {
+    let fake = start(FakeMessages::builder().script(script(TURNS))).await;
+    let first = post(&fake, &body([user("Weather?")])).await.json();
+    assert_eq!(first["content"][2]["input"], json!({"city": "Paris"}));
+    assert_eq!(first["usage"]["input_tokens"], 12);
+    let id = first["content"][2]["id"].clone();
+    let result = json!([{"type": "tool_result", "tool_use_id": id, "content": "sunny"}]);
+    let history = [user("Weather?"), assistant(first["content"].clone()), user(result)];
+    let second = post(&fake, &body(history)).await.json();
+    assert_eq!(second["content"], json!([{"type": "text", "text": "It is sunny."}]));
+    assert_eq!(second["stop_reason"], "end_turn");
+}
+
+#[tokio::test]
+async fn the_place_in_a_script_is_in_the_history_and_repeating_a_call_repeats_its_turn() {
+    let turns = ["one", "two", "three"].map(|text| Reply::blocks(vec![Block::text(text)]));
+    let fake = start(FakeMessages::builder().turns(turns)).await;
+    let said = async |history: &[serde_json::Value]| {
+        post(&fake, &body(history)).await.json()["content"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let mut history = vec![user("a")];
+    assert_eq!(said(&history).await, "one");
+    assert_eq!(said(&history).await, "one");
+    // Another session, in between.
+    assert_eq!(said(&[user("b")]).await, "one");
+    history.extend([assistant("one"), user("b")]);
+    assert_eq!(said(&history).await, "two");
+    // A history that the fake did not make counts by its answers.
+    let foreign = [user("x"), assistant("?"), user("y"), assistant("?"), user("z")];
+    assert_eq!(said(&foreign).await, "three");
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_is_taken_once_by_each_session() {
+    let overloaded = Reply::error(Refusal::new(ApiErrorKind::Overloaded, "Overloaded"));
+    let turns = [overloaded, Reply::blocks(vec![Block::text("one")]), Reply::blocks(vec![Block::text("two")])];
+    let fake = start(FakeMessages::builder().turns(turns)).await;
+    for session in ["a", "b"] {
+        let mut body = body([user("Hi")]);
+        body["metadata"] = json!({"user_id": session});
+        assert_eq!(post(&fake, &body).await.status, 529);
+        assert_eq!(post(&fake, &body).await.json()["content"][0]["text"], "one");
+        assert_eq!(post(&fake, &body).await.json()["content"][0]["text"], "one");
+        body["messages"] = json!([user("Hi"), assistant("one"), user("Go on")]);
+        assert_eq!(post(&fake, &body).await.json()["content"][0]["text"], "two");
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_pause_goes_on_whether_its_answers_are_joined_or_not() {
+    let text = "version: 1\nturns: [{content: part, stop_reason: pause_turn}, {content: rest}, {content: end}]";
+    let fake = start(FakeMessages::builder().script(script(text))).await;
+    let joined = json!([{"type": "text", "text": "part"}, {"type": "text", "text": "rest"}]);
+    for (first, later) in [
+        ("a", vec![assistant(joined)]),
+        ("b", vec![assistant("part"), assistant("rest")]),
+    ] {
+        let paused = post(&fake, &body([user(first)])).await.json();
+        assert_eq!(paused["stop_reason"], "pause_turn");
+        let resumed = post(&fake, &body([user(first), assistant("part")])).await.json();
+        assert_eq!(resumed["content"][0]["text"], "rest");
+        let history: Vec<_> = [vec![user(first)], later, vec![user("And?")]].concat();
+        assert_eq!(post(&fake, &body(history)).await.json()["content"][0]["text"], "end");
+    }
+}
+
+#[tokio::test]
+async fn each_model_has_its_play_and_requests_are_kept_to_the_byte() {
+    let say = |text: &str| [Reply::blocks(vec![Block::text(text), call("c", "t", &json!({}))])];
+    let builder = FakeMessages::builder().turns(say("all")).turns_for("special", say("special")).keep(2);
+    let fake = start(builder).await;
+    let mut special = body([user("Hi")]);
+    special["model"] = "special".into();
+    assert_eq!(post(&fake, &body([user("Hi")])).await.json()["content"][0]["text"], "all");
+    let answered = post(&fake, &special).await;
+    assert_eq!(answered.json()["content"][0]["text"], "special");
+    assert_eq!(answered.json()["stop_reason"], "tool_use");
+    let _ = post(&fake, &special).await;
+    fake.until_received(3).await;
+    let requests = fake.requests();
+    assert_eq!(requests.len(), 2, "the oldest went");
+    assert_eq!((requests[0].number(), requests[1].number()), (2, 3));
+    assert_eq!(requests[1].body(), special.to_string().as_bytes());
+    assert_eq!((requests[1].method(), requests[1].path()), ("POST", "/v1/messages"));
+    assert_eq!((requests[1].header("x-api-key"), requests[1].status()), (Some(KEY), Some(200)));
+}

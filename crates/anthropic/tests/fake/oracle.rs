@@ -1,0 +1,170 @@
+//! The official SDK as the oracle: its types accept our events, its client works against the fake.
+
+use std::process::Stdio;
+
+use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
+use conjure_conversation::{ApiErrorKind, Block};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::support::{KEY, call, post, script, start, streamed, user};
+
+/// The interpreter that has the SDK, if there is one.
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+pub(crate) async fn oracle() -> Option<String> {
+    let python = variable("CONJURE_ORACLE_PYTHON").unwrap_or_else(|| "python3".to_owned());
+    let imported = command(&python).args(["-c", "import anthropic"]).output().await;
+    if imported.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    let message = format!(
+        "`{python}` has no `anthropic`: install PyPI `anthropic==2.11.0` and set CONJURE_ORACLE_PYTHON"
+    );
+    assert!(variable("CONJURE_REQUIRE_ORACLES").as_deref() != Some("1"), "{message}");
+    eprintln!("SKIPPED: {message}");
+    None
+}
+
+#[expect(clippy::disallowed_methods, reason = "the oracle is a program of the test, not of a sandbox")]
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.kill_on_drop(true);
+    command
+}
+
+#[expect(clippy::disallowed_methods, reason = "the tests' own settings, declared at the top of `main.rs`")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// What the SDK makes of it.
+pub(crate) async fn ask(python: &str, what: &str, given: &Value) -> Value {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py");
+    let mut child = command(python)
+        .args([program, what])
+        // Nothing of the machine's own proxies or keys.
+        .env_remove("HTTP_PROXY")
+        .env_remove("http_proxy")
+        .env_remove("ALL_PROXY")
+        .env("NO_PROXY", "*")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(given.to_string().as_bytes()).await.unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn raw(value: &Value) -> Block {
+    Block::from_json(value.to_string()).unwrap()
+}
+
+/// An answer of every kind of block that the SDK knows.
+fn all_kinds() -> Vec<Block> {
+    let citation = json!({
+        "type": "char_location", "cited_text": "x", "document_index": 0, "document_title": null,
+        "start_char_index": 0, "end_char_index": 1, "file_id": null,
+    });
+    let found = json!({
+        "type": "web_search_result", "url": "https://example.com", "title": "x", "encrypted_content": "e",
+        "page_age": null,
+    });
+    vec![
+        raw(&json!({"type": "thinking", "thinking": "hmm, let me think", "signature": "c2ln"})),
+        raw(&json!({"type": "redacted_thinking", "data": "xyz"})),
+        raw(&json!({"type": "text", "text": "Grüße aus 東京", "citations": [citation]})),
+        raw(&json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"},
+            "caller": {"type": "direct"}})),
+        raw(&json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [found],
+            "caller": {"type": "direct"}})),
+        Block::text("plain"),
+        call("toolu_1", "weather", &json!({"city": "Paris", "days": [1, 2]})),
+    ]
+}
+
+#[tokio::test]
+async fn the_sdks_types_accept_every_event() {
+    let Some(python) = oracle().await else { return };
+    let paused = Reply::blocks(all_kinds()).with_pieces(1).with_container(
+        json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z", "skills": null}),
+    );
+    let fake = start(FakeMessages::builder().faults([Reply::blocks(all_kinds()), paused])).await;
+    let mut events = Vec::new();
+    for _ in 0..2 {
+        let answered = post(&fake, &streamed([user("Hi")])).await;
+        events.extend(answered.events().into_iter().filter(|(name, _)| name != "ping").map(|(_, data)| data));
+    }
+    let count = events.len();
+    assert!(count > 60, "{count}");
+    assert_eq!(ask(&python, "events", &json!({"events": events})).await, json!([]));
+    // The judge can say no.
+    let wrong = json!({"events": [{"type": "content_block_stop"}]});
+    assert_eq!(ask(&python, "events", &wrong).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_sdks_client_reads_streams_and_whole_answers_alike() {
+    let Some(python) = oracle().await else { return };
+    let fake = start(FakeMessages::builder().key(KEY).turns([Reply::blocks(all_kinds()).with_request_id("req_1")])).await;
+    let given = |stream| json!({"url": fake.base_url(), "key": KEY, "stream": stream, "messages": [user("Hi")]});
+    let whole = ask(&python, "create", &given(false)).await;
+    let streamed = ask(&python, "create", &given(true)).await;
+    assert_eq!(whole["message"]["content"][6]["input"], json!({"city": "Paris", "days": [1, 2]}));
+    assert_eq!(whole["message"]["stop_reason"], "tool_use");
+    let without_id = |mut answer: Value| {
+        answer["message"].as_object_mut().unwrap().remove("id");
+        // Only a whole answer says it.
+        answer["message"]["usage"].as_object_mut().unwrap().remove("service_tier");
+        answer
+    };
+    assert_eq!(without_id(streamed), without_id(whole));
+    for request in fake.requests() {
+        assert_eq!(request.header("anthropic-version"), Some("2026-10-21"), "the profile of SDK 2.x");
+        assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    }
+}
+
+#[tokio::test]
+async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
+    let Some(python) = oracle().await else { return };
+    let text = "version: 1\nturns: [{content: Four.}]";
+    let error = |kind| Reply::error(Refusal::new(kind, "so it is")).with_header("retry-after-ms", "1");
+    let call = async |fake: &FakeMessages, key: &str, stream: bool| {
+        let given = json!({"url": fake.base_url(), "key": key, "stream": stream, "messages": [user("Hi")]});
+        ask(&python, "create", &given).await
+    };
+    // Two retries are enough for two faults, streamed and not.
+    for (stream, kind) in [(true, ApiErrorKind::Overloaded), (false, ApiErrorKind::Api)] {
+        let faults = [error(ApiErrorKind::RateLimit), error(kind)];
+        let fake = start(FakeMessages::builder().faults(faults).script(script(text))).await;
+        let answer = call(&fake, KEY, stream).await;
+        assert_eq!(answer["message"]["content"][0]["text"], "Four.", "{answer}");
+        let statuses: Vec<_> = fake.requests().iter().map(|request| request.status().unwrap()).collect();
+        assert_eq!(statuses.len(), 3);
+        assert_eq!(statuses.last(), Some(&200));
+    }
+    // What says that it is not to be repeated is not.
+    let stopped = error(ApiErrorKind::Overloaded).with_header("x-should-retry", "false").with_request_id("req_7");
+    let fake = start(FakeMessages::builder().key(KEY).faults([stopped]).script(script(text))).await;
+    let answer = call(&fake, KEY, true).await;
+    assert_eq!((&answer["error"], &answer["request_id"]), (&json!("OverloadedError"), &json!("req_7")));
+    let answer = call(&fake, "wrong", false).await;
+    assert_eq!(answer["error"], "AuthenticationError");
+    assert_eq!(fake.received(), 2);
+    // An error under status 200.
+    fake.add_fault(Reply::blocks(vec![Block::text("abcd")]).broken_after_pieces(2, Refusal::new(ApiErrorKind::Overloaded, "Overloaded")));
+    let answer = call(&fake, KEY, true).await;
+    assert!(answer["text"].as_str().unwrap().contains("overloaded_error"), "{answer}");
+    // A mistake in the history.
+    let result = json!([{"type": "tool_result", "tool_use_id": "a", "content": "x"}]);
+    let given = json!({"url": fake.base_url(), "key": KEY, "stream": false, "messages": [user(result)]});
+    let answer = ask(&python, "create", &given).await;
+    assert_eq!(answer["error"], "BadRequestError");
+    assert!(answer["text"].as_str().unwrap().contains("messages.0.content.0: unexpected `tool_use_id`"), "{answer}");
+}
