@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use conjure_base::TurnId;
-use conjure_conversation::{ApiErrorKind, Request, ToolDefinition};
+use conjure_conversation::{ApiErrorKind, Message, Request, ToolDefinition};
 use serde_json::{Map, Value};
 
 use super::history::History;
@@ -120,7 +120,8 @@ pub(super) fn check(body: &[u8], models: &[String]) -> Result<Checked, Refusal> 
         return Err(Refusal::new(ApiErrorKind::NotFound, format!("model: {model}")));
     }
     let user = body.get("metadata").and_then(|metadata| metadata["user_id"].as_str());
-    let first = || messages.first().map(|message| message["content"].to_string()).unwrap_or_default();
+    // Its words only: cache marks move from message to message.
+    let first = || history.messages.first().map(Message::text).unwrap_or_default();
     Ok(Checked {
         model,
         is_streamed,

@@ -84,7 +84,8 @@ async fn the_place_in_a_script_is_in_the_history_and_repeating_a_call_repeats_it
 #[tokio::test]
 async fn a_turn_that_fails_is_taken_once_by_each_session() {
     let overloaded = Reply::error(Refusal::new(ApiErrorKind::Overloaded, "Overloaded"));
-    let turns = [overloaded, Reply::blocks(vec![Block::text("one")]), Reply::blocks(vec![Block::text("two")])];
+    let turns =
+        [overloaded, Reply::blocks(vec![Block::text("one")]), Reply::blocks(vec![Block::text("two")])];
     let fake = start(FakeMessages::builder().turns(turns)).await;
     for session in ["a", "b"] {
         let mut body = body([user("Hi")]);
@@ -99,13 +100,12 @@ async fn a_turn_that_fails_is_taken_once_by_each_session() {
 
 #[tokio::test]
 async fn a_resumed_pause_goes_on_whether_its_answers_are_joined_or_not() {
-    let text = "version: 1\nturns: [{content: part, stop_reason: pause_turn}, {content: rest}, {content: end}]";
+    let text =
+        "version: 1\nturns: [{content: part, stop_reason: pause_turn}, {content: rest}, {content: end}]";
     let fake = start(FakeMessages::builder().script(script(text))).await;
     let joined = json!([{"type": "text", "text": "part"}, {"type": "text", "text": "rest"}]);
-    for (first, later) in [
-        ("a", vec![assistant(joined)]),
-        ("b", vec![assistant("part"), assistant("rest")]),
-    ] {
+    for (first, later) in [("a", vec![assistant(joined)]), ("b", vec![assistant("part"), assistant("rest")])]
+    {
         let paused = post(&fake, &body([user(first)])).await.json();
         assert_eq!(paused["stop_reason"], "pause_turn");
         let resumed = post(&fake, &body([user(first), assistant("part")])).await.json();

@@ -53,7 +53,10 @@ async fn other_paths_methods_and_sizes_are_refused() {
     let no_type = &headers[..2];
     assert_eq!(send(&fake, "POST /v1/messages", no_type, b"{}").await.status, 415);
     let answered = send(&fake, "POST /v1/messages", &headers, b"not json").await;
-    assert_eq!((answered.status, answered.json()["error"]["type"].as_str()), (400, Some("invalid_request_error")));
+    assert_eq!(
+        (answered.status, answered.json()["error"]["type"].as_str()),
+        (400, Some("invalid_request_error"))
+    );
 }
 
 #[tokio::test]
@@ -89,24 +92,40 @@ async fn what_the_service_refuses_is_refused_with_its_place() {
         (with("stream", json!("yes")), "stream: "),
         (with("surprise", json!(1)), "surprise: Extra inputs are not permitted"),
         (with("temperature", json!(2)), "temperature: "),
-        (with("system", json!([{"type": "text", "text": ""}])), "system.0.text: text content blocks must be non-empty"),
+        (
+            with("system", json!([{"type": "text", "text": ""}])),
+            "system.0.text: text content blocks must be non-empty",
+        ),
         (with("tools", json!([tool("a.b")])), "tools.0.custom.name: String should match pattern"),
         (with("tools", json!([tool("a"), tool("a")])), "tools: Tool names must be unique."),
         (with("tools", json!([{"name": "a"}])), "tools.0.custom.input_schema.type: "),
         (with("tool_choice", json!({"type": "any"})), "tool_choice: "),
         (with("metadata", json!({"other": 1})), "metadata: "),
-        (with("thinking", json!({"type": "enabled", "budget_tokens": 10})), "thinking.enabled.budget_tokens: "),
+        (
+            with("thinking", json!({"type": "enabled", "budget_tokens": 10})),
+            "thinking.enabled.budget_tokens: ",
+        ),
         (body(json!([])), "messages: at least one message is required"),
         (body([assistant("Hi")]), "messages: first message must use the \"user\" role"),
         (body([json!({"role": "system", "content": "x"})]), "messages.0.role: "),
         (body([json!({"role": "user", "content": "x", "id": 1})]), "messages.0.id: Extra inputs"),
-        (body([user("Hi"), assistant(json!([])), user("x")]), "messages.1: all messages must have non-empty content"),
+        (
+            body([user("Hi"), assistant(json!([])), user("x")]),
+            "messages.1: all messages must have non-empty content",
+        ),
         (body([user("")]), "messages.0.content.0.text: text content blocks must be non-empty"),
         (body([user(json!([{"type": "surprise"}]))]), "messages.0.content.0: Input tag 'surprise' found"),
         (body([user(json!([{"text": "x"}]))]), "messages.0.content.0.type: Field required"),
-        (body([user(json!([call.clone()]))]), "messages.0.content.0: `tool_use` blocks can only be in `assistant`"),
         (
-            body([user("Hi"), assistant(json!([{"type": "text", "text": "x"}, call.clone()])), user("no result")]),
+            body([user(json!([call.clone()]))]),
+            "messages.0.content.0: `tool_use` blocks can only be in `assistant`",
+        ),
+        (
+            body([
+                user("Hi"),
+                assistant(json!([{"type": "text", "text": "x"}, call.clone()])),
+                user("no result"),
+            ]),
             "messages.1.content.1: `tool_use` ids were found without `tool_result` blocks immediately after: a.",
         ),
         (
@@ -114,7 +133,11 @@ async fn what_the_service_refuses_is_refused_with_its_place() {
             "messages.1.content.1: unexpected `tool_use_id` found in `tool_result` blocks: a.",
         ),
         (
-            body([user("Hi"), assistant(json!([call.clone(), call.clone()])), user(json!([result.clone(), result]))]),
+            body([
+                user("Hi"),
+                assistant(json!([call.clone(), call.clone()])),
+                user(json!([result.clone(), result])),
+            ]),
             "messages.1.content.1: `tool_use` ids must be unique: a",
         ),
         (
@@ -134,7 +157,11 @@ async fn what_the_service_refuses_is_refused_with_its_place() {
         assert_eq!(answered.status, 400, "{expected}");
         assert!(answered.message().starts_with(expected), "{} is not {expected}", answered.message());
     }
-    let good = body([user(json!([image("A".repeat(5 << 20))])), assistant(json!([{"type": "of_next_year"}])), user("x")]);
+    let good = body([
+        user(json!([image("A".repeat(5 << 20))])),
+        assistant(json!([{"type": "of_next_year"}])),
+        user("x"),
+    ]);
     // The second answer of one turn: what was said is good, and nothing is left to say.
     assert!(post(&fake, &good).await.message().starts_with("there are 1 turns"));
 }

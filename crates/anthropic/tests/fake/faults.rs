@@ -75,7 +75,12 @@ async fn streams_break_after_the_piece_that_is_said() {
     assert_eq!((is_whole, &last["error"]["type"]), (true, &json!("overloaded_error")));
     let (_, last, answered) = last_of().await;
     assert_eq!(last["type"], "message_stop");
-    let inputs: Vec<_> = answered.events().iter().filter(|(_, data)| data["delta"]["type"] == "input_json_delta").map(|(_, data)| data["delta"]["partial_json"].clone()).collect();
+    let inputs: Vec<_> = answered
+        .events()
+        .iter()
+        .filter(|(_, data)| data["delta"]["type"] == "input_json_delta")
+        .map(|(_, data)| data["delta"]["partial_json"].clone())
+        .collect();
     assert_eq!(inputs, ["", "{\""]);
 }
 
@@ -93,7 +98,10 @@ turns:
     let fake = start(FakeMessages::builder().script(script(text))).await;
     let body = streamed([user("Hi")]);
     let limited = post(&fake, &body).await;
-    assert_eq!((limited.status, limited.header("retry-after"), limited.header("retry-after-ms")), (429, Some("2"), Some("1500")));
+    assert_eq!(
+        (limited.status, limited.header("retry-after"), limited.header("retry-after-ms")),
+        (429, Some("2"), Some("1500"))
+    );
     let mut stream = open(&fake, &body).await;
     let mut nothing = Vec::new();
     let _ = stream.read_to_end(&mut nothing).await;
@@ -109,7 +117,12 @@ turns:
 
 #[tokio::test]
 async fn bodies_travel_in_pieces_of_any_size_and_are_cut_at_any_byte() {
-    let faults = [words().in_pieces_of(7), words().in_pieces_of(7).cut_after_bytes(30), Reply::html(502), Reply::empty()];
+    let faults = [
+        words().in_pieces_of(7),
+        words().in_pieces_of(7).cut_after_bytes(30),
+        Reply::html(502),
+        Reply::empty(),
+    ];
     let fake = start(FakeMessages::builder().faults(faults).turns([words()])).await;
     let plain = post(&fake, &streamed([user("Hi")])).await;
     assert!(plain.chunks.iter().rev().skip(1).all(|chunk| chunk.len() == 7), "{:?}", plain.chunks);

@@ -85,7 +85,11 @@ def runner(given):
     else:
         for _ in loop:
             pass
-    return None
+
+
+def runners(given):
+    for one in given:
+        runner(one)
 
 
 print(json.dumps(globals()[sys.argv[1]](json.load(sys.stdin))))

@@ -79,8 +79,10 @@ fn all_kinds() -> Vec<Block> {
         raw(&json!({"type": "thinking", "thinking": "hmm, let me think", "signature": "c2ln"})),
         raw(&json!({"type": "redacted_thinking", "data": "xyz"})),
         raw(&json!({"type": "text", "text": "Grüße aus 東京", "citations": [citation]})),
-        raw(&json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"},
-            "caller": {"type": "direct"}})),
+        raw(
+            &json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"},
+            "caller": {"type": "direct"}}),
+        ),
         raw(&json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [found],
             "caller": {"type": "direct"}})),
         Block::text("plain"),
@@ -91,9 +93,9 @@ fn all_kinds() -> Vec<Block> {
 #[tokio::test]
 async fn the_sdks_types_accept_every_event() {
     let Some(python) = oracle().await else { return };
-    let paused = Reply::blocks(all_kinds()).with_pieces(1).with_container(
-        json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z", "skills": null}),
-    );
+    let paused = Reply::blocks(all_kinds())
+        .with_pieces(1)
+        .with_container(json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z", "skills": null}));
     let fake = start(FakeMessages::builder().faults([Reply::blocks(all_kinds()), paused])).await;
     let mut events = Vec::new();
     for _ in 0..2 {
@@ -111,14 +113,20 @@ async fn the_sdks_types_accept_every_event() {
 #[tokio::test]
 async fn the_sdks_client_reads_streams_and_whole_answers_alike() {
     let Some(python) = oracle().await else { return };
-    let fake = start(FakeMessages::builder().key(KEY).turns([Reply::blocks(all_kinds()).with_request_id("req_1")])).await;
-    let given = |stream| json!({"url": fake.base_url(), "key": KEY, "stream": stream, "messages": [user("Hi")]});
+    let fake =
+        start(FakeMessages::builder().key(KEY).turns([Reply::blocks(all_kinds()).with_request_id("req_1")]))
+            .await;
+    let given =
+        |stream| json!({"url": fake.base_url(), "key": KEY, "stream": stream, "messages": [user("Hi")]});
     let whole = ask(&python, "create", &given(false)).await;
     let streamed = ask(&python, "create", &given(true)).await;
     assert_eq!(whole["message"]["content"][6]["input"], json!({"city": "Paris", "days": [1, 2]}));
     assert_eq!(whole["message"]["stop_reason"], "tool_use");
     let without_id = |mut answer: Value| {
-        answer["message"].as_object_mut().unwrap().remove("id");
+        let message = answer["message"].as_object_mut().unwrap();
+        message.remove("id");
+        // The SDK adds it to what was streamed.
+        assert!(message.remove("stop_details").is_none_or(|details| details.is_null()));
         // Only a whole answer says it.
         answer["message"]["usage"].as_object_mut().unwrap().remove("service_tier");
         answer
@@ -150,7 +158,8 @@ async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
         assert_eq!(statuses.last(), Some(&200));
     }
     // What says that it is not to be repeated is not.
-    let stopped = error(ApiErrorKind::Overloaded).with_header("x-should-retry", "false").with_request_id("req_7");
+    let stopped =
+        error(ApiErrorKind::Overloaded).with_header("x-should-retry", "false").with_request_id("req_7");
     let fake = start(FakeMessages::builder().key(KEY).faults([stopped]).script(script(text))).await;
     let answer = call(&fake, KEY, true).await;
     assert_eq!((&answer["error"], &answer["request_id"]), (&json!("OverloadedError"), &json!("req_7")));
@@ -158,7 +167,10 @@ async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
     assert_eq!(answer["error"], "AuthenticationError");
     assert_eq!(fake.received(), 2);
     // An error under status 200.
-    fake.add_fault(Reply::blocks(vec![Block::text("abcd")]).broken_after_pieces(2, Refusal::new(ApiErrorKind::Overloaded, "Overloaded")));
+    fake.add_fault(
+        Reply::blocks(vec![Block::text("abcd")])
+            .broken_after_pieces(2, Refusal::new(ApiErrorKind::Overloaded, "Overloaded")),
+    );
     let answer = call(&fake, KEY, true).await;
     assert!(answer["text"].as_str().unwrap().contains("overloaded_error"), "{answer}");
     // A mistake in the history.
@@ -166,5 +178,8 @@ async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
     let given = json!({"url": fake.base_url(), "key": KEY, "stream": false, "messages": [user(result)]});
     let answer = ask(&python, "create", &given).await;
     assert_eq!(answer["error"], "BadRequestError");
-    assert!(answer["text"].as_str().unwrap().contains("messages.0.content.0: unexpected `tool_use_id`"), "{answer}");
+    assert!(
+        answer["text"].as_str().unwrap().contains("messages.0.content.0: unexpected `tool_use_id`"),
+        "{answer}"
+    );
 }

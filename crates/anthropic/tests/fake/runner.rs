@@ -20,7 +20,8 @@ use crate::oracle::{ask, oracle};
 use crate::support::{KEY, call, start};
 
 /// A dot, as PNG in base64.
-const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const IMAGE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const QUESTION: &str = "Which weather is it?";
 const MAX_TOKENS: u32 = 1000;
 
@@ -89,7 +90,8 @@ fn done() -> Reply {
 fn cases() -> Vec<(&'static str, Vec<Reply>, usize)> {
     let thinking = json!({"type": "thinking", "thinking": "hmm ☃", "signature": "c2lnbmVk"});
     let redacted = json!({"type": "redacted_thinking", "data": "eHl6"});
-    let server = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}});
+    let server =
+        json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []});
     vec![
         (
@@ -123,7 +125,10 @@ fn cases() -> Vec<(&'static str, Vec<Reply>, usize)> {
         ("thinking", vec![Reply::blocks(vec![raw(&thinking), raw(&redacted), paris("toolu_1")]), done()], 2),
         (
             "max_tokens inside a tool call",
-            vec![stopping(vec![Block::text("I"), paris("toolu_1")], StopReason::MaxTokens).with_unfinished_input(2)],
+            vec![
+                stopping(vec![Block::text("I"), paris("toolu_1")], StopReason::MaxTokens)
+                    .with_unfinished_input(2),
+            ],
             1,
         ),
         ("max_tokens behind a tool call", vec![stopping(vec![paris("toolu_1")], StopReason::MaxTokens)], 1),
@@ -142,7 +147,9 @@ fn cases() -> Vec<(&'static str, Vec<Reply>, usize)> {
             "unknown blocks",
             vec![
                 Reply::blocks(vec![
-                    raw(&json!({"type": "of_next_year", "deep": {"b": [1, {"a": null}], "a": 1.5}, "text": "x"})),
+                    raw(
+                        &json!({"type": "of_next_year", "deep": {"b": [1, {"a": null}], "a": 1.5}, "text": "x"}),
+                    ),
                     paris("toolu_1"),
                 ]),
                 done(),
@@ -150,7 +157,11 @@ fn cases() -> Vec<(&'static str, Vec<Reply>, usize)> {
             2,
         ),
         ("no reason, with a call", vec![stopping(vec![paris("toolu_1")], StopReason::Missing)], 1),
-        ("a reason of next year", vec![stopping(vec![paris("toolu_1")], StopReason::Unknown("whim".to_owned()))], 1),
+        (
+            "a reason of next year",
+            vec![stopping(vec![paris("toolu_1")], StopReason::Unknown("whim".to_owned()))],
+            1,
+        ),
     ]
 }
 
@@ -203,6 +214,8 @@ async fn run_ours(fake: &FakeMessages) {
 #[tokio::test]
 async fn our_loop_and_the_sdks_send_equal_bodies() {
     let Some(python) = oracle().await else { return };
+    let mut sides = Vec::new();
+    let mut given = Vec::new();
     for (name, turns, expected) in cases() {
         let ours = start(FakeMessages::builder().turns(turns.clone())).await;
         run_ours(&ours).await;
@@ -210,17 +223,20 @@ async fn our_loop_and_the_sdks_send_equal_bodies() {
         assert_eq!(ours.len(), expected, "{name}: ours");
         for stream in [false, true] {
             let theirs = start(FakeMessages::builder().turns(turns.clone())).await;
-            let given = json!({
+            given.push(json!({
                 "url": theirs.base_url(), "key": KEY, "stream": stream, "question": QUESTION, "image": IMAGE,
                 "max_tokens": MAX_TOKENS, "tools": tools(),
-            });
-            ask(&python, "runner", &given).await;
-            let requests = theirs.requests();
-            for request in &requests {
-                assert_eq!(request.status(), Some(200), "{name}: {}", String::from_utf8_lossy(request.body()));
-            }
-            let theirs: Vec<Value> = requests.iter().map(compared).collect();
-            assert_eq!(ours, theirs, "{name}, streamed by the SDK: {stream}");
+            }));
+            sides.push((format!("{name}, streamed by the SDK: {stream}"), ours.clone(), theirs));
         }
+    }
+    // One process for all, since the SDK takes long to load.
+    ask(&python, "runners", &given.into()).await;
+    for (name, ours, theirs) in sides {
+        let requests = theirs.requests();
+        for request in &requests {
+            assert_eq!(request.status(), Some(200), "{name}: {}", String::from_utf8_lossy(request.body()));
+        }
+        assert_eq!(ours, requests.iter().map(compared).collect::<Vec<_>>(), "{name}");
     }
 }

@@ -110,8 +110,9 @@ pub(crate) async fn send(fake: &FakeMessages, line: &str, headers: &[&str], body
     let mut stream = TcpStream::connect(&address).await.unwrap();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();
-    let head =
-        format!("{line} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n");
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(body).await.unwrap();
     let mut bytes = Vec::new();
