@@ -34,7 +34,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 17] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 20] = [
     ("clap", &["conjure"]),
     ("flate2", &["conjure-skill"]),
     ("toml", &["conjure"]),
@@ -47,6 +47,10 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 17] = [
     ("base64", &["conjure-toolbox"]),
     ("libc", &["conjure-guest"]),
     ("bytes", &["conjure-anthropic", "conjure-sandbox"]),
+    // The fake of the Messages service serves HTTP.
+    ("http-body-util", &["conjure-anthropic"]),
+    ("hyper", &["conjure-anthropic"]),
+    ("hyper-util", &["conjure-anthropic"]),
     ("reqwest", &["conjure-anthropic"]),
     ("rustls", &["conjure-anthropic"]),
     ("rustls-platform-verifier", &["conjure-anthropic"]),

@@ -56,7 +56,7 @@ mod tests {
     fn a_window_is_of_one_key_and_begins_anew() {
         let limit = RateLimit { requests: 2, window: Duration::from_secs(10) };
         let mut windows = Windows::default();
-        let at = |millis| Timestamp::from_millis(1_000_000 + millis);
+        let at = |millis: u64| Timestamp::from_millis(1_000_000 + millis);
         assert_eq!(windows.admit(limit, "a", at(0)), Standing::Admitted { remaining: 1 });
         assert_eq!(windows.admit(limit, "a", at(1)), Standing::Admitted { remaining: 0 });
         let wait = Duration::from_millis(9_500);
