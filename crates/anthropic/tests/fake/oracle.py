@@ -46,6 +46,10 @@ def create(given):
         return {"error": type(error).__name__, "request_id": None, "text": str(error)}
 
 
+def creates(given):
+    return [create(one) for one in given]
+
+
 def runner(given):
     """The SDK's loop over the tools that the test has too."""
     tools = {tool["name"]: tool for tool in given["tools"]}

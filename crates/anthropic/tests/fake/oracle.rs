@@ -7,12 +7,19 @@ use conjure_conversation::{ApiErrorKind, Block};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 
 use crate::support::{KEY, call, post, script, start, streamed, user};
 
 /// The interpreter that has the SDK, if there is one.
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 pub(crate) async fn oracle() -> Option<String> {
+    // Asked once: the SDK takes long to load.
+    static FOUND: OnceCell<Option<String>> = OnceCell::const_new();
+    FOUND.get_or_init(find).await.clone()
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+async fn find() -> Option<String> {
     let python = variable("CONJURE_ORACLE_PYTHON").unwrap_or_else(|| "python3".to_owned());
     let imported = command(&python).args(["-c", "import anthropic"]).output().await;
     if imported.is_ok_and(|output| output.status.success()) {
@@ -118,8 +125,8 @@ async fn the_sdks_client_reads_streams_and_whole_answers_alike() {
             .await;
     let given =
         |stream| json!({"url": fake.base_url(), "key": KEY, "stream": stream, "messages": [user("Hi")]});
-    let whole = ask(&python, "create", &given(false)).await;
-    let streamed = ask(&python, "create", &given(true)).await;
+    let answers = ask(&python, "creates", &json!([given(false), given(true)])).await;
+    let (whole, streamed) = (answers[0].clone(), answers[1].clone());
     assert_eq!(whole["message"]["content"][6]["input"], json!({"city": "Paris", "days": [1, 2]}));
     assert_eq!(whole["message"]["stop_reason"], "tool_use");
     let without_id = |mut answer: Value| {
@@ -141,45 +148,46 @@ async fn the_sdks_client_reads_streams_and_whole_answers_alike() {
 #[tokio::test]
 async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
     let Some(python) = oracle().await else { return };
-    let text = "version: 1\nturns: [{content: Four.}]";
-    let error = |kind| Reply::error(Refusal::new(kind, "so it is")).with_header("retry-after-ms", "1");
-    let call = async |fake: &FakeMessages, key: &str, stream: bool| {
-        let given = json!({"url": fake.base_url(), "key": key, "stream": stream, "messages": [user("Hi")]});
-        ask(&python, "create", &given).await
+    let fault = |kind| Reply::error(Refusal::new(kind, "so it is")).with_header("retry-after-ms", "1");
+    let fake = async |faults: Vec<Reply>| {
+        let text = "version: 1\nturns: [{content: Four.}]";
+        start(FakeMessages::builder().key(KEY).faults(faults).script(script(text))).await
     };
-    // Two retries are enough for two faults, streamed and not.
-    for (stream, kind) in [(true, ApiErrorKind::Overloaded), (false, ApiErrorKind::Api)] {
-        let faults = [error(ApiErrorKind::RateLimit), error(kind)];
-        let fake = start(FakeMessages::builder().faults(faults).script(script(text))).await;
-        let answer = call(&fake, KEY, stream).await;
-        assert_eq!(answer["message"]["content"][0]["text"], "Four.", "{answer}");
-        let statuses: Vec<_> = fake.requests().iter().map(|request| request.status().unwrap()).collect();
-        assert_eq!(statuses.len(), 3);
-        assert_eq!(statuses.last(), Some(&200));
-    }
-    // What says that it is not to be repeated is not.
-    let stopped =
-        error(ApiErrorKind::Overloaded).with_header("x-should-retry", "false").with_request_id("req_7");
-    let fake = start(FakeMessages::builder().key(KEY).faults([stopped]).script(script(text))).await;
-    let answer = call(&fake, KEY, true).await;
-    assert_eq!((&answer["error"], &answer["request_id"]), (&json!("OverloadedError"), &json!("req_7")));
-    let answer = call(&fake, "wrong", false).await;
-    assert_eq!(answer["error"], "AuthenticationError");
-    assert_eq!(fake.received(), 2);
-    // An error under status 200.
-    fake.add_fault(
-        Reply::blocks(vec![Block::text("abcd")])
-            .broken_after_pieces(2, Refusal::new(ApiErrorKind::Overloaded, "Overloaded")),
-    );
-    let answer = call(&fake, KEY, true).await;
-    assert!(answer["text"].as_str().unwrap().contains("overloaded_error"), "{answer}");
-    // A mistake in the history.
+    let given = |fake: &FakeMessages, key: &str, stream: bool, content: Value| json!({"url": fake.base_url(), "key": key, "stream": stream, "messages": [user(content)]});
+    let is_final =
+        fault(ApiErrorKind::Overloaded).with_header("x-should-retry", "false").with_request_id("req_7");
+    let breaks = Reply::blocks(vec![Block::text("abcd")])
+        .broken_after_pieces(2, Refusal::new(ApiErrorKind::Overloaded, "Overloaded"));
     let result = json!([{"type": "tool_result", "tool_use_id": "a", "content": "x"}]);
-    let given = json!({"url": fake.base_url(), "key": KEY, "stream": false, "messages": [user(result)]});
-    let answer = ask(&python, "create", &given).await;
-    assert_eq!(answer["error"], "BadRequestError");
-    assert!(
-        answer["text"].as_str().unwrap().contains("messages.0.content.0: unexpected `tool_use_id`"),
-        "{answer}"
+    let overloaded = fake(vec![fault(ApiErrorKind::RateLimit), fault(ApiErrorKind::Overloaded)]).await;
+    let failing = fake(vec![fault(ApiErrorKind::Api), fault(ApiErrorKind::RateLimit)]).await;
+    let other = fake(vec![is_final, breaks]).await;
+    let calls = [
+        given(&overloaded, KEY, true, "Hi".into()),
+        given(&failing, KEY, false, "Hi".into()),
+        given(&other, KEY, true, "Hi".into()),
+        given(&other, "wrong", false, "Hi".into()),
+        given(&other, KEY, true, "Hi".into()),
+        given(&other, KEY, false, result),
+    ];
+    let answers = ask(&python, "creates", &calls.into_iter().collect()).await;
+    let text = |place: usize| answers[place]["text"].as_str().unwrap();
+    // Two retries are enough for two faults, streamed and not.
+    for (place, fake, statuses) in [(0, &overloaded, [429, 529, 200]), (1, &failing, [500, 429, 200])] {
+        assert_eq!(answers[place]["message"]["content"][0]["text"], "Four.", "{answers}");
+        let requests = fake.requests();
+        assert_eq!(requests.iter().map(|request| request.status().unwrap()).collect::<Vec<_>>(), statuses);
+    }
+    // What says that it is not to be repeated is not, and a wrong key neither.
+    assert_eq!(
+        (&answers[2]["error"], &answers[2]["request_id"]),
+        (&json!("OverloadedError"), &json!("req_7"))
     );
+    assert_eq!(answers[3]["error"], "AuthenticationError");
+    assert_eq!(other.received(), 4);
+    // An error under status 200.
+    assert!(text(4).contains("overloaded_error"), "{answers}");
+    // A mistake in the history.
+    assert_eq!(answers[5]["error"], "BadRequestError");
+    assert!(text(5).contains("messages.0.content.0: unexpected `tool_use_id`"), "{answers}");
 }
