@@ -194,7 +194,7 @@ fn main() {
                     if let BlockKind::ToolUse(call) = block.kind() {
                         assert!(call.input_value().is_object(), "case {case} of seed {seed}: {block:?}");
                         calls += 1;
-                        invalid += u64::from(conjure_anthropic::invalid_input(call).is_some());
+                        invalid += u64::from(call.invalid_input().is_some());
                     }
                 }
             }

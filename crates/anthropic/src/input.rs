@@ -8,40 +8,13 @@
 //! - the beginning of an object in an answer that was cut, whose tools never run, is closed after its last
 //!   complete member, as the official SDK does;
 //! - anything else becomes `{"INVALID_JSON": "what it wrote"}`, the form that the service documents for this.
-//!   Such a call must not run: [`invalid_input`] tells it, also after the block was stored and read again.
+//!   Such a call must not run: [`ToolCall::invalid_input`](conjure_conversation::ToolCall::invalid_input) tells it, also
+//!   after the block was stored and read again.
 
-use conjure_conversation::ToolCall;
-use serde::Deserialize;
+use conjure_conversation::INVALID_JSON;
 use serde_json::{Map, Value};
 
 use crate::fields::quoted;
-
-/// The only field of an input that was not a JSON object.
-pub const INVALID_JSON: &str = "INVALID_JSON";
-
-/// What the model wrote as this call's input, if that was not a JSON object. Such a call is answered with an
-/// error result and never run.
-///
-/// # Examples
-/// ```
-/// use conjure_anthropic::invalid_input;
-/// use conjure_conversation::ToolCall;
-/// use serde_json::json;
-///
-/// let call = ToolCall::new("toolu_1", "view", &json!({"INVALID_JSON": "{\"path\": "}));
-/// assert_eq!(invalid_input(&call).as_deref(), Some("{\"path\": "));
-/// assert_eq!(invalid_input(&ToolCall::new("toolu_2", "view", &json!({"path": "/"}))), None);
-/// ```
-#[must_use]
-pub fn invalid_input(call: &ToolCall) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Invalid {
-        #[serde(rename = "INVALID_JSON")]
-        text: String,
-    }
-    serde_json::from_str::<Invalid>(call.input.get()).ok().map(|invalid| invalid.text)
-}
 
 /// How a call's input came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

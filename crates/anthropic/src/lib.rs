@@ -34,7 +34,6 @@ pub use answer::Answer;
 pub use config::{
     AnswerLimits, Caching, Config, ConfigError, DEFAULT_BASE_URL, Plaintext, Profile, Timeouts,
 };
-pub use input::{INVALID_JSON, invalid_input};
 pub use messages::{AnswerEvent, AnswerStream, Client, Messages};
 pub use options::Options;
 pub use prices::{ModelPrices, Prices};

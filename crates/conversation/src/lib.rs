@@ -78,5 +78,5 @@ pub use session_event::{
 };
 pub use state::{Approval, CallStatus, FinishedTurn, OpenCall, State, Turn};
 pub use stop::{AfterAnswer, StopReason};
-pub use tool::{ResultContent, ToolCall, ToolDefinition, ToolResult};
+pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolResult};
 pub use usage::Usage;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// The only field of an input that was not a JSON object; see [`ToolCall::invalid_input`].
+pub const INVALID_JSON: &str = "INVALID_JSON";
+
 /// A call that the model made: the parts of a `tool_use` block that the loop acts on.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
@@ -31,6 +34,34 @@ impl ToolCall {
     #[must_use]
     pub fn input_value(&self) -> Value {
         serde_json::from_str(self.input.get()).unwrap_or(Value::Null)
+    }
+
+    /// What the model wrote as the input, if that was not a JSON object. Such a call is answered with an error
+    /// result and never runs.
+    ///
+    /// The next request must hold an object in its place, or the service refuses the whole history. So a client
+    /// puts `{"INVALID_JSON": "what it wrote"}` there, the form that the service documents for this, and the call is
+    /// still known for what it is after it was stored and read again.
+    ///
+    /// # Examples
+    /// ```
+    /// use conjure_conversation::ToolCall;
+    /// use serde_json::json;
+    ///
+    /// let call = ToolCall::new("toolu_1", "view", &json!({"INVALID_JSON": "{\"path\": "}));
+    /// assert_eq!(call.invalid_input().as_deref(), Some("{\"path\": "));
+    /// assert_eq!(ToolCall::new("toolu_2", "view", &json!({"path": "/"})).invalid_input(), None);
+    /// ```
+    #[must_use]
+    pub fn invalid_input(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Invalid {
+            // As in `INVALID_JSON`.
+            #[serde(rename = "INVALID_JSON")]
+            written: String,
+        }
+        serde_json::from_str::<Invalid>(self.input.get()).ok().map(|invalid| invalid.written)
     }
 }
 

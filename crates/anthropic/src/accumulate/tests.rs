@@ -167,7 +167,7 @@ fn a_call_whose_input_is_no_object_says_so() {
         events.extend(is_closed.then(|| stop(0)));
         let content = content(events, "tool_use");
         let call = content[0].tool_call().unwrap();
-        assert_eq!(crate::invalid_input(call).as_deref(), Some(written));
+        assert_eq!(call.invalid_input().as_deref(), Some(written));
         assert_eq!(call.input_value(), json!({"INVALID_JSON": written}));
     }
     let empty = content(

@@ -15,7 +15,7 @@ use conjure_conversation::{
 use conjure_prompt::BuiltinTool;
 use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use builder::{ToolboxBuilder, ToolboxError, environment_secrets};
@@ -144,6 +144,14 @@ impl Toolbox {
                 "it has {} bytes, and the most is {}: do it in smaller steps",
                 json.len(),
                 self.limits.input
+            ));
+        }
+        if let Some(written) = call.invalid_input() {
+            let reason = serde_json::from_str::<Map<String, Value>>(&written).err();
+            let reason = reason.map_or_else(String::new, |error| format!(" ({error})"));
+            return Err(format!(
+                "it is not a JSON object{reason}, so nothing was done: write it again. It was: {}",
+                quote(&written)
             ));
         }
         serde_json::from_str(json).map_err(|error| format!("it cannot be read: {error}"))

@@ -315,6 +315,33 @@ async fn input_that_is_too_long_or_too_deep_is_refused() {
     assert_eq!(text, "bad input for `view`: the input must be an object, not an array");
 }
 
+/// The model wrote no JSON object; the client put the text in one, so that the history stays valid. No tool runs.
+#[tokio::test]
+async fn a_call_whose_input_was_no_object_never_runs() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&ran);
+    let tool = tool_fn(definition("host"), SHARED, move |_, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        future::ready(ToolOutcome::text("ran"))
+    });
+    let toolbox = over(&FakeExecutor::new()).tool(tool).approver(DenyAll).build().unwrap();
+    for name in ["host", "view", "bash_tool"] {
+        let call = ToolCall::new("toolu_1", name, &json!({"INVALID_JSON": "{\"path\": "}));
+        // Nobody is asked about a call that only gives an error.
+        assert_eq!(toolbox.authorize(&call).await, Authorization::Allow);
+        let result = toolbox.run(&call, context()).await;
+        let expected = format!(
+            "bad input for `{name}`: it is not a JSON object (EOF while parsing a value at line 1 column 9), so nothing was \
+             done: write it again. It was: {{\"path\": "
+        );
+        assert_eq!((result.is_error, result.text()), (true, expected));
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    // A field of that name among others is input like any other.
+    let call = ToolCall::new("toolu_1", "host", &json!({"INVALID_JSON": "{", "more": 1}));
+    assert!(!giving(ToolOutcome::text("ran")).run(&call, context()).await.is_error);
+}
+
 /// Any JSON, most of it with the names and types that tools look for.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
