@@ -87,7 +87,8 @@ async fn serve() -> Result<()> {
 
 /// A text and a tool call, as an answer in the middle of a turn has them.
 fn words() -> Result<Vec<Block>> {
-    let text = "The table has four regions and twelve months; I compute the growth of each with a short script. ";
+    let text =
+        "The table has four regions and twelve months; I compute the growth of each with a short script. ";
     let command = "python3 scripts/growth.py sales.csv --by region --from 2025-01 --to 2025-12 ".repeat(8);
     let call = json!({
         "type": "tool_use",
@@ -161,7 +162,9 @@ fn measure(
             other.push(sdk.batch()? * 1000.0 / f64::from(CALLS));
         }
     }
-    println!("{case}: {events} previews, texts in {pieces} pieces, {BATCHES} batches of {CALLS} calls, CPU ms a call");
+    println!(
+        "{case}: {events} previews, texts in {pieces} pieces, {BATCHES} batches of {CALLS} calls, CPU ms a call"
+    );
     let ours = summary("ours", ours);
     if other.is_empty() {
         println!("RESULT goal=model_call case={case} ours={ours:.3} unit=ms");

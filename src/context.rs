@@ -19,6 +19,9 @@ pub struct ContextOptions {
     pub workspace: Option<PathBuf>,
     /// Variables that commands see. Values whose names look like secrets' are redacted wherever they would leave.
     pub environment: BTreeMap<String, String>,
+    /// Values of the host's own that commands do not see, by name. Should they get hold of one, it is redacted
+    /// wherever it would leave.
+    pub secrets: BTreeMap<String, String>,
     /// Folders that tools may read and write beside the workspace and those of the configuration.
     pub allowed_paths: Vec<PathBuf>,
 }
@@ -29,6 +32,7 @@ impl std::fmt::Debug for ContextOptions {
         f.debug_struct("ContextOptions")
             .field("workspace", &self.workspace)
             .field("environment", &self.environment.keys())
+            .field("secrets", &self.secrets.keys())
             .field("allowed_paths", &self.allowed_paths)
             .finish()
     }
@@ -40,6 +44,7 @@ pub struct SessionContext {
     workspace: Workspace,
     /// The skills of packages: their folders are there as long as they are.
     _unpacked: Vec<Skill>,
+    redactor: Redactor,
 }
 
 /// Makes the context for a session with these skills: their folders may be read, the workspace and the allowed
@@ -74,6 +79,7 @@ pub fn create_context<S: Borrow<Skill>>(
             allowed_paths.push(resolved);
         }
     }
+    let redactor = redactor(&options);
     let execution = ExecutionContext {
         read_only: skills.iter().map(|skill| skill.borrow().root_dir().to_owned()).collect(),
         allowed_paths,
@@ -85,7 +91,7 @@ pub fn create_context<S: Borrow<Skill>>(
     // What was unpacked goes with its last user, and the sandbox is one.
     let unpacked =
         skills.iter().map(Borrow::borrow).filter(|skill| skill.package().is_some()).cloned().collect();
-    Ok(SessionContext { execution, workspace, _unpacked: unpacked })
+    Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor })
 }
 
 impl SessionContext {
@@ -106,18 +112,21 @@ impl SessionContext {
         &mut self.workspace
     }
 
-    /// Keeps the values of the session's sensitive variables out of what leaves.
+    /// Keeps the session's secrets and the values of its sensitive variables out of what leaves.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        Redactor::new(self.execution.environment.iter().filter(|(name, _)| looks_sensitive(name)).flat_map(
-            |(name, value)| {
-                // Also in the form that it has inside JSON.
-                let quoted = serde_json::Value::from(value.as_str()).to_string();
-                let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned();
-                [(name.clone(), value.clone()), (name.clone(), inner)]
-            },
-        ))
+        self.redactor.clone()
     }
+}
+
+fn redactor(options: &ContextOptions) -> Redactor {
+    let sensitive = options.environment.iter().filter(|(name, _)| looks_sensitive(name));
+    Redactor::new(sensitive.chain(&options.secrets).flat_map(|(name, value)| {
+        // Also in the form that it has inside JSON.
+        let quoted = serde_json::Value::from(value.as_str()).to_string();
+        let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned();
+        [(name.clone(), value.clone()), (name.clone(), inner)]
+    }))
 }
 
 /// The environment is left out: a value may be a secret.

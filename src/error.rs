@@ -147,7 +147,7 @@ pub enum Error {
         source: Option<SandboxError>,
     },
     /// The model's service, or the host's own client for it, failed.
-    #[error("the model failed: {0}")]
+    #[error("the model failed: {0}{request}", request = request_of(.0))]
     Api(#[from] ModelError),
     /// The model was called as often as allowed, and was not done.
     #[error("the model was called {iterations} {} and is not done", if *iterations == 1 { "time" } else { "times" })]
@@ -200,6 +200,7 @@ impl Error {
             }
             Self::ExecutionTimeout { .. } => "raise the timeout, or split the work".to_owned(),
             Self::DockerUnavailable { .. } => "`conjure doctor` says what this machine offers".to_owned(),
+            Self::Api(error) => hint_of(&error.kind)?.to_owned(),
             Self::MaxIterationsReached { .. } => {
                 "raise `max_iterations` (`--max-turns`), or ask for less at once".to_owned()
             }
@@ -228,6 +229,33 @@ impl Error {
             _ => Self::PermissionDenied { path, reason },
         }
     }
+}
+
+/// What the service's support asks for.
+fn request_of(error: &ModelError) -> String {
+    error.request_id.as_ref().map_or_else(String::new, |id| format!(" (request id: {id})"))
+}
+
+fn hint_of(kind: &ModelErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ModelErrorKind::Api(kind) => match kind {
+            ApiErrorKind::Authentication => {
+                "check the key: it must be whole, not revoked, and of the service at this base URL"
+            }
+            ApiErrorKind::NotFound => "check the model's name, and the base URL",
+            ApiErrorKind::Permission => "the key is good, but it may not do this; ask whoever gave it out",
+            ApiErrorKind::Billing => "the account cannot pay for the call; see the service's console",
+            ApiErrorKind::RateLimit => "wait, or ask less often; the limit is one of the key",
+            ApiErrorKind::Overloaded | ApiErrorKind::Api | ApiErrorKind::Timeout => {
+                "the service has trouble and was asked again in vain; try later"
+            }
+            ApiErrorKind::InvalidRequest | ApiErrorKind::Unknown(_) => return None,
+        },
+        ModelErrorKind::Connection => "is the base URL right, and does the network reach it?",
+        ModelErrorKind::Truncated => "what came before the cut is no answer; try again",
+        ModelErrorKind::Timeout => "the service may be slow: try again, or raise the time for a model call",
+        _ => return None,
+    })
 }
 
 impl From<SkillError> for Error {

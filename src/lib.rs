@@ -7,10 +7,13 @@
 //! - [`system_prompt`], [`tool_definitions`], [`build_system_prompt`], [`build_tools_param`]: what the model is told.
 //! - [`Workbench`]: where tools run; [`execute`], [`execute_tool_calls`], [`process_response`]: running them.
 //! - [`run_loop`]: a whole conversation, over any [`Model`]; see its example.
+//! - `anthropic` (a feature, on by default): the client of the Messages API, a [`Model`].
 //! - [`Config`]: settings from a file, the environment and code.
 //!
 //! The rooms below can be used alone; what a host needs of them is named here.
 
+#[cfg(feature = "anthropic")]
+pub mod anthropic;
 mod config;
 mod context;
 mod conversation;
@@ -22,7 +25,7 @@ mod workbench;
 mod workspace;
 
 // Of this crate.
-pub use config::{Config, ConfigError, Environment, ExecutorKind, Settings, VARIABLES, Variable};
+pub use config::{ApiProfile, Config, ConfigError, Environment, ExecutorKind, Settings, VARIABLES, Variable};
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
     Processed, execute, execute_tool_calls, final_text, loop_options, process_response, run_loop,

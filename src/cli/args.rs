@@ -10,6 +10,8 @@ const EXAMPLES: &str = "\
 Examples:
   conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
       --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
+  conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
+      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
   conjure skills list
   conjure skills validate my-skill
   conjure doctor
@@ -20,6 +22,8 @@ Exit codes: 0 done, 1 model or internal error, 2 usage or configuration, 3 a lim
 const RUN_EXAMPLES: &str = "\
 Examples:
   conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
+      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
+  conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
       --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
   git diff | conjure run --script review.yaml --sandbox local --json \"Review this\" > events.jsonl
 
@@ -68,9 +72,12 @@ pub(crate) struct RunArgs {
     /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
     #[arg(long, value_name = "DIR")]
     pub(crate) skills: Vec<PathBuf>,
-    /// The script that the model's words come from.
+    /// The model to call, with the key in `ANTHROPIC_API_KEY`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// A script that the model's words come from, instead of a model.
     #[arg(long, value_name = "FILE")]
-    pub(crate) script: PathBuf,
+    pub(crate) script: Option<PathBuf>,
     /// A file that the model gets in its workspace, as a copy; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,

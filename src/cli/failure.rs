@@ -1,6 +1,6 @@
 //! Why the command could not do what was asked, in words for the user.
 
-use conjure::{ConfigError, Error, ErrorKind};
+use conjure::{ApiErrorKind, ConfigError, Error, ErrorKind, ModelError, ModelErrorKind};
 
 use crate::cli::exit::Exit;
 
@@ -54,8 +54,20 @@ impl From<Error> for Failure {
             | ErrorKind::FileNotFound
             | ErrorKind::PermissionDenied => Exit::Usage,
             ErrorKind::ExecutionTimeout | ErrorKind::MaxIterationsReached => Exit::Limit,
+            _ if is_misconfigured(&error) => Exit::Usage,
             _ => Exit::Failed,
         };
         Self { exit, message: error.to_string(), hint: error.hint() }
     }
+}
+
+/// Whether the service does not know the key, or there is no such model, or no such service at the base URL.
+const fn is_misconfigured(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Api(ModelError {
+            kind: ModelErrorKind::Api(ApiErrorKind::Authentication | ApiErrorKind::NotFound),
+            ..
+        })
+    )
 }

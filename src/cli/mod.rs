@@ -62,7 +62,7 @@ fn start(args: Args, environment: &Environment, terminal: &Arc<Terminal>) -> Res
     let config = Config::layered(Settings::default(), environment, file.as_deref());
     match args.command {
         Subcommand::Run(args) => {
-            let run = run::run(Arc::from(args), config?, Arc::clone(terminal));
+            let run = run::run(Arc::from(args), config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::never_stuck(run))
         }
         Subcommand::Skills(args) => skills::skills(&args.command, &config?, terminal),

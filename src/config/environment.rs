@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::config::error::ConfigError;
-use crate::config::settings::{ExecutorKind, Settings, parse_network, parse_seconds};
+use crate::config::settings::{ApiProfile, ExecutorKind, Settings, parse_network, parse_seconds};
 
 /// One environment variable: its name and what it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,16 @@ const ALLOWED_PATHS: Variable = variable(
     "CONJURE_ALLOWED_PATHS",
     "Folders that tools may read and write beside the workspace, separated by `:`.",
 );
+const PROFILE: Variable = variable(
+    "CONJURE_PROFILE",
+    "Which form of the Messages API is spoken: `beta` (the default) or `current`.",
+);
+const MAX_TOKENS: Variable =
+    variable("CONJURE_MAX_TOKENS", "How many tokens one answer of the model may have: `8192`.");
+const MODEL_TIMEOUT: Variable = variable(
+    "CONJURE_MODEL_TIMEOUT",
+    "How long one model call may take, its retries included, in seconds: `600`.",
+);
 const LOG: Variable = variable(
     "CONJURE_LOG",
     "What the command logs to standard error, as a filter: `info`, `conjure_sandbox=debug`. Off by default.",
@@ -51,10 +62,10 @@ const LOG: Variable = variable(
 const HOME: Variable = variable("HOME", "The folder that `~` stands for.");
 const NO_COLOR: Variable = variable("NO_COLOR", "When set and not empty, the command writes no colours.");
 const TERM: Variable = variable("TERM", "`dumb` means a terminal without colours.");
-const API_KEY: Variable = variable(
-    "ANTHROPIC_API_KEY",
-    "The key of the model's service. `doctor` says whether it is set, never what it is.",
-);
+const API_KEY: Variable =
+    variable("ANTHROPIC_API_KEY", "The key of the model's service, for `run --model`. It is never printed.");
+const BASE_URL: Variable =
+    variable("ANTHROPIC_BASE_URL", "Where the model's service is, instead of `https://api.anthropic.com`.");
 const DOCKER_HOST: Variable =
     variable("DOCKER_HOST", "Where `doctor` looks for a container engine: `unix:///run/docker.sock`.");
 const RUNTIME_DIR: Variable =
@@ -70,11 +81,15 @@ pub const VARIABLES: &[Variable] = &[
     MAX_ITERATIONS,
     NETWORK,
     ALLOWED_PATHS,
+    PROFILE,
+    MAX_TOKENS,
+    MODEL_TIMEOUT,
     LOG,
     HOME,
     NO_COLOR,
     TERM,
     API_KEY,
+    BASE_URL,
     DOCKER_HOST,
     RUNTIME_DIR,
 ];
@@ -163,6 +178,14 @@ impl Environment {
         self.values.get(API_KEY.name).is_some_and(|key| !key.is_empty())
     }
 
+    /// The key of the model's service, where one is set. One that is not UTF-8 is none that the service gave out.
+    #[cfg(feature = "anthropic")]
+    #[must_use]
+    pub fn api_key(&self) -> Option<secrecy::SecretString> {
+        let key = self.values.get(API_KEY.name)?.to_str()?;
+        (!key.is_empty()).then(|| key.into())
+    }
+
     /// Where a container engine may listen, likeliest first.
     #[must_use]
     pub fn engine_sockets(&self) -> Vec<PathBuf> {
@@ -188,17 +211,16 @@ impl Environment {
             skill_paths: paths(SKILL_PATHS),
             trusted_projects: paths(TRUSTED_PROJECTS),
             executor: self.parse(EXECUTOR, |text| text.parse::<ExecutorKind>())?,
-            tool_timeout: self.parse(TOOL_TIMEOUT, |text| {
-                let seconds = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
-                parse_seconds(seconds)
-            })?,
-            max_iterations: self.parse(MAX_ITERATIONS, |text| {
-                text.parse().map_err(|_| format!("`{text}` is not a whole number"))
-            })?,
+            tool_timeout: self.parse(TOOL_TIMEOUT, seconds)?,
+            max_iterations: self.parse(MAX_ITERATIONS, whole_number)?,
             network: self.parse(NETWORK, |text| {
                 parse_network(text.split(',').map(str::trim).filter(|word| !word.is_empty()))
             })?,
             allowed_paths: paths(ALLOWED_PATHS),
+            base_url: self.parse(BASE_URL, |text| Ok(text.to_owned()))?,
+            profile: self.parse(PROFILE, |text| text.parse::<ApiProfile>())?,
+            max_tokens: self.parse(MAX_TOKENS, whole_number)?,
+            model_timeout: self.parse(MODEL_TIMEOUT, seconds)?,
         })
     }
 
@@ -221,6 +243,15 @@ impl Environment {
             .map(Some)
             .map_err(|reason| ConfigError::Variable { name: variable.name, reason })
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    parse_seconds(seconds)
+}
+
+fn whole_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a whole number"))
 }
 
 fn is_handed_on(name: &OsStr) -> bool {

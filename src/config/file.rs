@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::config::error::ConfigError;
-use crate::config::settings::{ExecutorKind, Settings, parse_network, parse_seconds};
+use crate::config::settings::{ApiProfile, ExecutorKind, Settings, parse_network, parse_seconds};
 
 /// Larger than any configuration that a person writes.
 const LARGEST_FILE: u64 = 1024 * 1024;
@@ -20,6 +20,10 @@ const KEYS: &[&str] = &[
     "max_iterations",
     "network",
     "allowed_paths",
+    "base_url",
+    "profile",
+    "max_tokens",
+    "model_timeout",
 ];
 
 #[derive(Deserialize)]
@@ -31,6 +35,10 @@ struct File {
     max_iterations: Option<u32>,
     network: Option<Network>,
     allowed_paths: Option<Vec<PathBuf>>,
+    base_url: Option<String>,
+    profile: Option<String>,
+    max_tokens: Option<u32>,
+    model_timeout: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -95,6 +103,18 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
         max_iterations: file.max_iterations,
         network: network.transpose().map_err(in_key("network"))?,
         allowed_paths: beside(file.allowed_paths),
+        base_url: file.base_url,
+        profile: file
+            .profile
+            .map(|text| text.parse::<ApiProfile>())
+            .transpose()
+            .map_err(in_key("profile"))?,
+        max_tokens: file.max_tokens,
+        model_timeout: file
+            .model_timeout
+            .map(|value| seconds(&value))
+            .transpose()
+            .map_err(in_key("model_timeout"))?,
     })
 }
 

@@ -15,7 +15,7 @@ mod settings;
 
 pub use environment::{Environment, VARIABLES, Variable};
 pub use error::ConfigError;
-pub use settings::{Config, ExecutorKind, Settings};
+pub use settings::{ApiProfile, Config, ExecutorKind, Settings};
 
 #[cfg(test)]
 mod tests;

@@ -43,6 +43,29 @@ impl FromStr for ExecutorKind {
     }
 }
 
+/// Which form of the Messages API is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ApiProfile {
+    /// Version `2023-06-01`, the key in a header of its own. What is known to be live.
+    #[default]
+    Beta,
+    /// Version `2026-10-21`, the key as a bearer token.
+    Current,
+}
+
+impl FromStr for ApiProfile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "beta" => Ok(Self::Beta),
+            "current" => Ok(Self::Current),
+            _ => Err(format!("there is no profile `{text}`; there are `beta` and `current`")),
+        }
+    }
+}
+
 /// One layer of settings: what is `None` is left to the layer below.
 ///
 /// Paths may begin with `~`.
@@ -62,6 +85,14 @@ pub struct Settings {
     pub network: Option<NetworkPolicy>,
     /// Folders that tools may read and write beside the workspace.
     pub allowed_paths: Option<Vec<PathBuf>>,
+    /// Where the model's service is.
+    pub base_url: Option<String>,
+    /// Which form of its interface is spoken.
+    pub profile: Option<ApiProfile>,
+    /// How many tokens one answer of the model may have.
+    pub max_tokens: Option<u32>,
+    /// How long one model call may take, its retries included.
+    pub model_timeout: Option<Duration>,
 }
 
 impl Settings {
@@ -76,6 +107,10 @@ impl Settings {
             max_iterations: self.max_iterations.or(lower.max_iterations),
             network: self.network.or(lower.network),
             allowed_paths: self.allowed_paths.or(lower.allowed_paths),
+            base_url: self.base_url.or(lower.base_url),
+            profile: self.profile.or(lower.profile),
+            max_tokens: self.max_tokens.or(lower.max_tokens),
+            model_timeout: self.model_timeout.or(lower.model_timeout),
         }
     }
 }
@@ -176,12 +211,15 @@ impl Config {
         let within = |key: &'static str, fits: bool, rule: &str| {
             if fits { Ok(()) } else { Err(ConfigError::Setting { key, reason: rule.to_owned() }) }
         };
+        let is_time = |time: Duration| !time.is_zero() && time <= LONGEST;
         let tool_timeout = settings.tool_timeout.unwrap_or(Duration::from_secs(30));
+        within("tool_timeout", is_time(tool_timeout), "it must be more than 0 seconds and at most a year")?;
         within(
-            "tool_timeout",
-            !tool_timeout.is_zero() && tool_timeout <= LONGEST,
+            "model_timeout",
+            settings.model_timeout.is_none_or(is_time),
             "it must be more than 0 seconds and at most a year",
         )?;
+        within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
         within("max_iterations", max_iterations > 0, "it must be at least 1")?;
         Ok(Self {
@@ -242,6 +280,30 @@ impl Config {
     #[must_use]
     pub fn allowed_paths(&self) -> &[PathBuf] {
         &self.allowed_paths
+    }
+
+    /// Where the model's service is, where that was configured.
+    #[must_use]
+    pub fn base_url(&self) -> Option<&str> {
+        self.settings.base_url.as_deref()
+    }
+
+    /// Which form of the service's interface is spoken.
+    #[must_use]
+    pub fn profile(&self) -> ApiProfile {
+        self.settings.profile.unwrap_or_default()
+    }
+
+    /// How many tokens one answer may have, where that was configured.
+    #[must_use]
+    pub const fn max_tokens(&self) -> Option<u32> {
+        self.settings.max_tokens
+    }
+
+    /// How long one model call may take, its retries included, where that was configured.
+    #[must_use]
+    pub const fn model_timeout(&self) -> Option<Duration> {
+        self.settings.model_timeout
     }
 }
 

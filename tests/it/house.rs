@@ -23,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     (
         "conjure",
         &[
+            "conjure-anthropic",
             "conjure-base",
             "conjure-conversation",
             "conjure-prompt",

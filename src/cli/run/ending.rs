@@ -26,6 +26,7 @@ impl Ending {
             Ok(text) => return Self { text, result: Ok(Exit::Done) },
             Err(error) => error,
         };
+        let failure = Failure::from(error);
         let (exit, hint) = match &outcome.stop {
             TurnOutcome::RequiresAction(_) | TurnOutcome::Finished(TurnStop::Limit(Limit::DeniedCalls)) => {
                 (Exit::Denied, None)
@@ -44,10 +45,10 @@ impl Ending {
                 }
                 TurnStop::Deadline => (Exit::Limit, Some("raise `--timeout`")),
                 TurnStop::Limit(_) => (Exit::Limit, None),
+                TurnStop::ModelFailed(_) => (failure.exit, None),
                 _ => (Exit::Failed, None),
             },
         };
-        let failure = Failure::from(error);
         let failure =
             Failure { exit, hint: hint.map(str::to_owned).or(failure.hint), message: failure.message };
         let is_partial = matches!(outcome.stop, TurnOutcome::Finished(TurnStop::Cut(_) | TurnStop::Refused));

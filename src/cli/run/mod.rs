@@ -9,13 +9,15 @@ mod input;
 mod prepare;
 mod produced;
 mod progress;
+mod used;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::{
-    Clock as _, Config, Deadline, Error, LoopOptions, LoopOutcome, SessionId, SystemClock, loop_options,
-    run_loop,
+    Clock as _, Config, Deadline, Environment, Error, LoopOptions, LoopOutcome, SessionId, SystemClock,
+    loop_options, run_loop,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -46,20 +48,30 @@ struct Conversed {
 }
 
 /// Answers the prompt, and says so when it cannot.
-pub(crate) async fn run(args: Arc<RunArgs>, config: Config, terminal: Arc<Terminal>) -> Exit {
-    let done = answer(&args, &config, &terminal).await;
+pub(crate) async fn run(
+    args: Arc<RunArgs>,
+    config: Config,
+    environment: Environment,
+    terminal: Arc<Terminal>,
+) -> Exit {
+    let done = answer(&args, &config, environment, &terminal).await;
     done.unwrap_or_else(|failure| {
         terminal.failure(&failure);
         failure.exit
     })
 }
 
-async fn answer(args: &Arc<RunArgs>, config: &Config, terminal: &Arc<Terminal>) -> Result<Exit, Failure> {
+async fn answer(
+    args: &Arc<RunArgs>,
+    config: &Config,
+    environment: Environment,
+    terminal: &Arc<Terminal>,
+) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
     let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
     let config = configured(args, config)?;
     let prepared = tokio::select! {
-        prepared = prepare(args, &config, terminal) => prepared?,
+        prepared = prepare(args, &config, environment, terminal) => prepared?,
         exit = signals.next() => return Ok(exit),
         () = SystemClock.sleep_until(deadline) => return Err(ending::out_of_time()),
     };
@@ -72,8 +84,9 @@ async fn answer(args: &Arc<RunArgs>, config: &Config, terminal: &Arc<Terminal>) 
 
     let Conversed { outcome, signal } = converse(&prepared, options, &unread, &mut signals, watcher).await;
     // The outcome holds the observer, and the printer ends only after it.
+    let usage = outcome.as_ref().and_then(|outcome| Some(outcome.as_ref().ok()?.usage));
     let ending = outcome.map(|outcome| Ending::of(outcome, signal));
-    let Prepared { workbench, before, recorder, .. } = prepared;
+    let Prepared { workbench, before, recorder, tariff, .. } = prepared;
     // After a second signal nothing is waited for.
     let cleaned = match &ending {
         None => false,
@@ -92,6 +105,9 @@ async fn answer(args: &Arc<RunArgs>, config: &Config, terminal: &Arc<Terminal>) 
     };
     if !cleaned {
         terminal.warning("the sandbox was not waited for; it ends with this process");
+    }
+    if let (Some(tariff), Some(usage)) = (tariff, usage) {
+        used::report(&usage, &tariff, terminal);
     }
     if let Some(mut context) = workbench.into_context() {
         let produced = context.workspace().produced_since(&before);

@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure::{
-    Config, ContextOptions, Environment, Error, ExecutorKind, Message, Model, Recorder, ScriptedModel,
-    SessionContext, Settings, Skill, Snapshot, Workbench, create_context,
+    Config, ContextOptions, Environment, Error, ExecutorKind, Message, Model, Recorder, SessionContext,
+    Settings, Skill, Snapshot, Workbench, create_context,
 };
 
 use crate::cli::args::RunArgs;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::run::input;
+use crate::cli::run::used::Tariff;
+use crate::cli::run::words::{Words, words};
 use crate::cli::skills::found;
 use crate::cli::terminal::{Style, Terminal};
 
@@ -24,7 +26,9 @@ pub(super) struct Prepared {
     pub(super) before: Snapshot,
     pub(super) message: Message,
     pub(super) model: Arc<dyn Model>,
-    pub(super) recorder: Option<Arc<Recorder<ScriptedModel>>>,
+    pub(super) recorder: Option<Arc<Recorder<Arc<dyn Model>>>>,
+    /// How what the model consumed is told, where it is a live one.
+    pub(super) tariff: Option<Tariff>,
 }
 
 /// The configuration with what the command line says laid over it.
@@ -52,7 +56,7 @@ pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Fail
 
 /// What is found on disk, and put there.
 struct Gathered {
-    script: ScriptedModel,
+    words: Words,
     skills: Vec<Arc<Skill>>,
     context: SessionContext,
     files: Vec<PathBuf>,
@@ -62,17 +66,21 @@ struct Gathered {
 pub(super) async fn prepare(
     args: &Arc<RunArgs>,
     config: &Config,
+    environment: Environment,
     terminal: &Arc<Terminal>,
 ) -> Result<Prepared, Failure> {
     let prompt = input::prompt(&args.prompt)?;
     // Reading and copying blocks, for as long as the files are large: a signal must not wait for that.
     let (own_args, own_config, own_terminal) = (Arc::clone(args), config.clone(), Arc::clone(terminal));
-    let gathered = tokio::task::spawn_blocking(move || gather(&own_args, &own_config, &own_terminal)).await;
-    let Gathered { script, skills, context, files } =
+    let gathered =
+        tokio::task::spawn_blocking(move || gather(&own_args, &own_config, &environment, &own_terminal))
+            .await;
+    let Gathered { words, skills, context, files } =
         gathered.map_err(|error| Failure::internal(format!("the preparation failed: {error}")))??;
     let before = context.workspace().snapshot();
     let given = input::standard_input(terminal).await?;
-    announce(args, context.workspace().path().display(), skills.len(), terminal);
+    terminal.styled(Style::Dim, &words.said);
+    announce(context.workspace().path().display(), skills.len(), terminal);
     let workbench = Workbench::in_context(skills, config, context).await.map_err(|error| {
         // Refused before anything was tried: the configuration asks for what the sandbox cannot do.
         let is_refused = matches!(error, Error::Container { source: None, .. });
@@ -81,40 +89,33 @@ pub(super) async fn prepare(
     })?;
     let message = Message::user(input::message(prompt, &files, given.as_deref()));
     let (model, recorder): (Arc<dyn Model>, _) = match &args.record {
-        None => (Arc::new(script), None),
+        None => (words.model, None),
         Some(path) => {
-            let recorder = Recorder::create(script, path)
+            let recorder = Recorder::create(words.model, path)
                 .map_err(|error| Failure::usage(format!("`--record`: {error}")))?;
             let recorder = Arc::new(recorder);
             (Arc::clone(&recorder) as Arc<dyn Model>, Some(recorder))
         }
     };
-    Ok(Prepared { workbench, before, message, model, recorder })
+    Ok(Prepared { workbench, before, message, model, recorder, tariff: words.tariff })
 }
 
-/// Reads the script and the skills, and makes the workspace with its inputs. From here on secrets are redacted.
-fn gather(args: &RunArgs, config: &Config, terminal: &Terminal) -> Result<Gathered, Failure> {
+/// Finds the model and the skills, and makes the workspace with its inputs. From here on secrets are redacted.
+fn gather(
+    args: &RunArgs,
+    config: &Config,
+    process: &Environment,
+    terminal: &Terminal,
+) -> Result<Gathered, Failure> {
     let environment = variables(args)?;
-    let script = ScriptedModel::from_file(&args.script).map_err(|error| {
-        Failure::usage(error.to_string())
-            .hint("`--script` names a file with the model's words, in YAML or JSON")
-    })?;
-    if let Some(record) = &args.record {
-        // The script is in memory already; what its author wrote would be gone.
-        if record
-            .canonicalize()
-            .is_ok_and(|record| args.script.canonicalize().is_ok_and(|script| script == record))
-        {
-            return Err(Failure::usage(format!(
-                "`--record`: `{}` is the script that is played",
-                record.display()
-            ))
-            .hint("name another file: a recording replaces what is there"));
-        }
-    }
+    let mut words = words(args, config, process)?;
     let skills = found(config, terminal)?;
-    let options =
-        ContextOptions { workspace: args.workspace.clone(), environment, ..ContextOptions::default() };
+    let options = ContextOptions {
+        workspace: args.workspace.clone(),
+        environment,
+        secrets: std::mem::take(&mut words.secrets),
+        ..ContextOptions::default()
+    };
     let context = create_context(&skills, config, options).map_err(|error| {
         let is_workspace = matches!(&error, Error::FileNotFound { path, .. } | Error::PermissionDenied { path, .. }
             if args.workspace.as_ref() == Some(path));
@@ -128,14 +129,11 @@ fn gather(args: &RunArgs, config: &Config, terminal: &Terminal) -> Result<Gather
         .map(|path| Ok(context.workspace().add_file(input::file(path)?)?))
         .collect::<Result<Vec<PathBuf>, Failure>>()
         .map_err(|failure| failure.in_option("--file"))?;
-    Ok(Gathered { script, skills, context, files })
+    Ok(Gathered { words, skills, context, files })
 }
 
-/// Says plainly what is real and what is not.
-fn announce(args: &RunArgs, workspace: std::path::Display<'_>, skills: usize, terminal: &Terminal) {
-    let script = args.script.display();
-    terminal
-        .styled(Style::Dim, &format!("the model's words come from the script {script}; the tools are real"));
+/// Says plainly what is isolated and what is not.
+fn announce(workspace: std::path::Display<'_>, skills: usize, terminal: &Terminal) {
     terminal.styled(Style::Dim, "the sandbox `local` isolates nothing: commands can do what you can do");
     let plural = if skills == 1 { "" } else { "s" };
     terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {workspace}"));

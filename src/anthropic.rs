@@ -1,0 +1,59 @@
+//! The client of the Messages API (feature `anthropic`), and how a [`Config`](crate::Config) configures it.
+//!
+//! One [`Client`] stands for one key: make it once and share it, for it holds the limiter of the key and the
+//! connections. [`Client::messages`] gives a model of it, which is a [`Model`](crate::Model) for
+//! [`run_loop`](crate::run_loop).
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use conjure::anthropic::{self, Client, ModelPrices, Prices};
+//!
+//! // Where the service is, its profile and its bounds come from the configuration; the key comes from the host,
+//! // and so may the prices.
+//! let settings = conjure::Settings { max_tokens: Some(2000), ..conjure::Settings::default() };
+//! let config = conjure::Config::layered(settings, &conjure::Environment::default(), None)?;
+//! let price = ModelPrices { input: 1_000_000, output: 5_000_000, cache_write: 1_250_000, cache_read: 100_000 };
+//! let prices = Prices::default().with("my-model", price);
+//! let client = Client::new(&anthropic::config(&config, "sk-…".replace('…', "1").into()).with_prices(prices))?;
+//! let model = client.messages(anthropic::options(&config, "my-model"))?;
+//! assert_eq!(model.options().max_tokens(), 2000);
+//! # Ok(())
+//! # }
+//! ```
+
+pub use conjure_anthropic::{
+    Answer, AnswerEvent, AnswerLimits, AnswerStream, Caching, Client, Config, ConfigError, DEFAULT_BASE_URL,
+    Messages, ModelPrices, Options, Plaintext, Prices, Profile, Timeouts,
+};
+pub use secrecy::SecretString;
+
+use crate::config::ApiProfile;
+
+/// How to reach the service with this key, as the configuration says.
+#[must_use]
+pub fn config(configured: &crate::Config, key: SecretString) -> Config {
+    let profile = match configured.profile() {
+        ApiProfile::Beta => Profile::Beta,
+        ApiProfile::Current => Profile::Current,
+    };
+    let mut timeouts = Timeouts::default();
+    if let Some(total) = configured.model_timeout() {
+        timeouts = Timeouts { connect: timeouts.connect.min(total), idle: timeouts.idle.min(total), total };
+    }
+    let config = Config::new(key).with_profile(profile).with_timeouts(timeouts);
+    match configured.base_url() {
+        Some(url) => config.with_base_url(url),
+        None => config,
+    }
+}
+
+/// The options of this model, as the configuration says.
+#[must_use]
+pub fn options(configured: &crate::Config, model: impl Into<String>) -> Options {
+    let options = Options::new(model);
+    match configured.max_tokens() {
+        Some(max_tokens) => options.with_max_tokens(max_tokens),
+        None => options,
+    }
+}

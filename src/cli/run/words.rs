@@ -1,0 +1,101 @@
+//! Where the model's words come from: a live model, or a script.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure::{Config, Environment, Model, ScriptedModel};
+
+use crate::cli::args::RunArgs;
+use crate::cli::failure::Failure;
+use crate::cli::run::used::Tariff;
+
+/// A model, and what the user is told of it.
+pub(super) struct Words {
+    pub(super) model: Arc<dyn Model>,
+    /// Where its words come from, in a line.
+    pub(super) said: String,
+    /// What it needs and nobody else may see, by name.
+    pub(super) secrets: BTreeMap<String, String>,
+    /// How what it consumes is told; none where it costs nothing.
+    pub(super) tariff: Option<Tariff>,
+}
+
+/// The model that the command line names. Reads files, and is for a thread of a Tokio runtime that may block.
+pub(super) fn words(args: &RunArgs, config: &Config, environment: &Environment) -> Result<Words, Failure> {
+    match (&args.model, &args.script) {
+        (Some(model), None) => live(model, config, environment),
+        (None, Some(script)) => scripted(script, args.record.as_deref()),
+        (Some(_), Some(_)) => Err(Failure::usage("`--model` and `--script` exclude each other")
+            .hint("`--model NAME` calls a model; `--script FILE` plays one")),
+        (None, None) => Err(Failure::usage("where the model's words come from must be said").hint(
+            "`--model NAME` calls a model with the key in `ANTHROPIC_API_KEY`; `--script FILE` plays one without",
+        )),
+    }
+}
+
+fn scripted(script: &Path, record: Option<&Path>) -> Result<Words, Failure> {
+    let model = ScriptedModel::from_file(script).map_err(|error| {
+        Failure::usage(error.to_string())
+            .hint("`--script` names a file with the model's words, in YAML or JSON")
+    })?;
+    if let Some(record) = record
+        && record
+            .canonicalize()
+            .is_ok_and(|record| script.canonicalize().is_ok_and(|script| script == record))
+    {
+        // The script is in memory already; what its author wrote would be gone.
+        return Err(Failure::usage(format!(
+            "`--record`: `{}` is the script that is played",
+            record.display()
+        ))
+        .hint("name another file: a recording replaces what is there"));
+    }
+    let said = format!("the model's words come from the script {}; the tools are real", script.display());
+    Ok(Words { model: Arc::new(model), said, secrets: BTreeMap::new(), tariff: None })
+}
+
+#[cfg(feature = "anthropic")]
+fn live(name: &str, config: &Config, environment: &Environment) -> Result<Words, Failure> {
+    use conjure::anthropic::{self, Client, ConfigError, DEFAULT_BASE_URL, Prices};
+    use secrecy::ExposeSecret as _;
+
+    if name.trim().is_empty() {
+        return Err(
+            Failure::usage("`--model`: the name is empty").hint("such as `--model claude-sonnet-4-5`")
+        );
+    }
+    let key = environment.api_key().ok_or_else(|| {
+        Failure::usage(format!("the model `{name}` needs a key, and `ANTHROPIC_API_KEY` is not set"))
+            .hint("`export ANTHROPIC_API_KEY=…`, or play a script with `--script FILE`")
+    })?;
+    let secrets = BTreeMap::from([("ANTHROPIC_API_KEY".to_owned(), key.expose_secret().to_owned())]);
+    let unusable = |error: ConfigError| {
+        let failure = Failure::usage(error.to_string());
+        match error {
+            ConfigError::Key => failure.hint("the key is taken from `ANTHROPIC_API_KEY`"),
+            ConfigError::BaseUrl { .. } => failure
+                .hint("it is taken from `ANTHROPIC_BASE_URL`, or from `base_url` in the configuration file"),
+            _ => failure,
+        }
+    };
+    let prices = Prices::default();
+    let tariff = Tariff { model: name.to_owned(), is_priced: prices.of(name).is_some() };
+    let client = Client::new(&anthropic::config(config, key).with_prices(prices)).map_err(unusable)?;
+    let model = client.messages(anthropic::options(config, name)).map_err(unusable)?;
+    // The client has refused an address that holds a password.
+    let at = config.base_url().filter(|url| *url != DEFAULT_BASE_URL);
+    let said = match at {
+        Some(url) => format!("the model is {name} at {url}"),
+        None => format!("the model is {name}"),
+    };
+    Ok(Words { model: Arc::new(model), said, secrets, tariff: Some(tariff) })
+}
+
+#[cfg(not(feature = "anthropic"))]
+fn live(name: &str, _: &Config, _: &Environment) -> Result<Words, Failure> {
+    Err(Failure::usage(format!(
+        "the model `{name}` cannot be called: this program was built without `anthropic`"
+    ))
+    .hint("play a script with `--script FILE`, or build it with the feature `anthropic`"))
+}
