@@ -12,6 +12,7 @@ mod conformance;
 mod doctor;
 mod house;
 mod library;
+mod live_model;
 mod run_command;
 mod signals;
 mod skills_command;

@@ -324,7 +324,8 @@ async fn a_call_whose_input_was_no_object_never_runs() {
         counter.fetch_add(1, Ordering::SeqCst);
         future::ready(ToolOutcome::text("ran"))
     });
-    let toolbox = over(&FakeExecutor::new()).tool(tool).approver(DenyAll).build().unwrap();
+    let toolbox =
+        over(&FakeExecutor::new()).tool(tool).approver(DenyAll { reason: "no".to_owned() }).build().unwrap();
     for name in ["host", "view", "bash_tool"] {
         let call = ToolCall::new("toolu_1", name, &json!({"INVALID_JSON": "{\"path\": "}));
         // Nobody is asked about a call that only gives an error.

@@ -1,0 +1,201 @@
+//! Whole conversations: what is answered, what travels, what is told.
+
+use conjure_anthropic::Profile;
+use conjure_anthropic::fake::{Captured, FakeMessages, Refusal, Reply};
+use conjure_conversation::scripted::Script;
+use conjure_conversation::{ApiErrorKind, Response, StopReason, Usage};
+
+use super::{KEY, MODEL, Service, bash, json, raw, says};
+use crate::run_command::growth;
+use crate::support::{Conjure, fixture};
+
+/// The mark of the cache, which moves from request to request.
+const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+fn script(name: &str) -> Script {
+    Script::from_file(fixture(&format!("scripts/{name}.yaml"))).unwrap()
+}
+
+/// A10, over the bytes on the wire: but for the marks of the cache, each body begins with the one before.
+#[track_caller]
+fn assert_prefixes(requests: &[Captured]) {
+    let bare = |request: &Captured| {
+        let body = std::str::from_utf8(request.body()).unwrap();
+        assert!(body.contains(MARK), "nothing is cached: {body}");
+        body.replace(MARK, "")
+    };
+    for pair in requests.windows(2) {
+        let (before, after) = (bare(&pair[0]), bare(&pair[1]));
+        let before = before.strip_suffix("]}").unwrap();
+        assert!(after.starts_with(before) && after.len() > before.len(), "{before}\nand then\n{after}");
+    }
+}
+
+fn stopping(content: Vec<conjure_conversation::Block>, stop_reason: StopReason) -> Reply {
+    let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
+    Reply::answer(Response { id: None, model: None, content, stop_reason, usage, request_id: None })
+}
+
+#[test]
+fn the_answer_has_the_real_figures_and_what_it_cost_is_told() {
+    let service =
+        Service::start(FakeMessages::builder().key(KEY).model(MODEL).script(script("sales-report")));
+    let data = fixture("data/sales.csv");
+    let (region, percent) = growth(&std::fs::read_to_string(&data).unwrap()).swap_remove(0);
+    let run = service.run().args(["--skills", "fixtures/skills", "--file"]).arg(&data);
+    let done = run.arg("Which region grew fastest?").finish().code(0);
+    assert!(
+        done.stdout.starts_with(&format!("{region} grew fastest: {percent:+.1} %")),
+        "{region} {percent}: {}",
+        done.stdout
+    );
+    done.says(&format!("the model is {MODEL} at {}", service.fake.base_url()))
+        .does_not_say("script ")
+        .says("isolates nothing")
+        .says("bash_tool")
+        .says("used ")
+        .does_not_say("no price")
+        .does_not_say(KEY);
+    let requests = service.requests();
+    assert_eq!(requests.iter().map(Captured::status).collect::<Vec<_>>(), [Some(200); 4]);
+    assert_prefixes(&requests);
+}
+
+#[test]
+fn every_script_of_the_fixtures_plays_over_the_wire_and_each_request_begins_with_the_one_before() {
+    for (name, file) in [
+        ("log-analyzer", Some("data/app.log")),
+        ("minimal-skill", None),
+        ("sales-report", Some("data/sales.csv")),
+        ("test-skill", None),
+    ] {
+        let service = Service::start(FakeMessages::builder().script(script(name)));
+        let mut run = service.run().args(["--skills", "fixtures/skills"]);
+        if let Some(file) = file {
+            run = run.arg("--file").arg(fixture(file));
+        }
+        let done = run.arg("Do what the skill is for.").finish().code(0);
+        assert!(!done.stdout.trim().is_empty(), "{name}: {}", done.stderr);
+        assert_prefixes(&service.requests());
+    }
+}
+
+#[test]
+fn a_live_run_is_recorded_as_a_script_that_says_the_same() {
+    let service = Service::start(FakeMessages::builder().script(script("sales-report")));
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording.yaml");
+    let workspace = folder.path().join("workspace");
+    std::fs::create_dir(&workspace).unwrap();
+    let with_inputs = |run: Conjure| {
+        run.args(["--skills", "fixtures/skills", "--file"])
+            .arg(fixture("data/sales.csv"))
+            .arg("--workspace")
+            .arg(&workspace)
+            .arg("Which region grew fastest?")
+    };
+    let live = with_inputs(service.run().arg("--record").arg(&recording)).finish().code(0);
+    assert!(!std::fs::read_to_string(&recording).unwrap().contains(KEY));
+    for entry in std::fs::read_dir(&workspace).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let replay = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(&recording);
+    let replayed = with_inputs(replay).finish().code(0).says("the model's words come from the script");
+    assert_eq!(replayed.stdout, live.stdout);
+    assert_eq!(service.requests().len(), 4, "a replay calls nobody");
+}
+
+/// A5: the paused answer goes back unchanged as the last message, without a word of the user.
+#[test]
+fn a_pause_is_resumed_unchanged() {
+    let search = r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"x"},"new":[1.50]}"#;
+    let found = r#"{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}"#;
+    let service =
+        Service::of([stopping(vec![raw(search), raw(found)], StopReason::PauseTurn), says("Found.")]);
+    assert_eq!(service.run().arg("Search.").finish().code(0).stdout, "Found.\n");
+    let requests = service.requests();
+    assert_prefixes(&requests);
+    let (first, second) = (json(&requests[0]), json(&requests[1]));
+    assert_eq!((&first["tools"], &first["system"]), (&second["tools"], &second["system"]));
+    assert_eq!(second["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(second["messages"][1]["role"], "assistant");
+    let body = std::str::from_utf8(requests[1].body()).unwrap().replace(MARK, "");
+    assert!(body.contains(&format!(r#"{{"role":"assistant","content":[{search},{found}]}}"#)), "{body}");
+}
+
+#[test]
+fn a_service_that_pauses_for_ever_reaches_a_limit() {
+    let pause = stopping(vec![raw(r#"{"type":"text","text":"Wait."}"#)], StopReason::PauseTurn);
+    let service = Service::of(vec![pause; 40]);
+    service.run().arg("Go").finish().code(3).says("pauses");
+    assert_eq!(service.requests().len(), 11);
+}
+
+/// A15.
+#[test]
+fn overload_is_met_again_only_while_nothing_was_shown() {
+    let overloaded = || Refusal::new(ApiErrorKind::Overloaded, "busy");
+    let soon = |reply: Reply| reply.with_header("retry-after-ms", "1");
+    let service = Service::start(
+        FakeMessages::builder()
+            .faults([soon(Reply::error(overloaded())), soon(says("x").broken_after_pieces(0, overloaded()))])
+            .turns([says("Here.")]),
+    );
+    assert_eq!(service.run().arg("Go").finish().code(0).stdout, "Here.\n");
+    assert_eq!(service.requests().len(), 3);
+
+    let service = Service::of([says("A longer text.").broken_after_pieces(2, overloaded()), says("Again.")]);
+    let failed = service.run().arg("Go").finish().code(1).says("overloaded_error").says("req_fake_000001");
+    assert_eq!(failed.stdout, "");
+    assert_eq!(service.requests().len(), 1, "what was shown is not said again");
+}
+
+#[test]
+fn a_call_whose_input_is_no_json_is_told_to_the_model_and_does_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = format!("touch {}/ran", folder.path().display());
+    let service = Service::of([
+        Reply::blocks(vec![bash("toolu_1", &command)]).with_unfinished_input(2),
+        says("Sorry."),
+    ]);
+    let done = service.run().arg("Go").finish().code(0).says("is not a JSON object");
+    assert_eq!(done.stdout, "Sorry.\n");
+    assert!(!folder.path().join("ran").exists());
+    let second = json(&service.requests()[1]);
+    assert!(second["messages"][1]["content"][0]["input"]["INVALID_JSON"].is_string(), "{second}");
+    assert_eq!(second["messages"][2]["content"][0]["is_error"], true);
+}
+
+#[test]
+fn a_key_that_a_tool_gets_hold_of_is_redacted_before_the_model_sees_it() {
+    let (head, tail) = KEY.split_at(10);
+    let service = Service::of([
+        Reply::blocks(vec![bash("toolu_1", &format!("printf '%s%s' {head} {tail}"))]),
+        says("Done."),
+    ]);
+    service.run().arg("Go").finish().code(0);
+    let requests = service.requests();
+    let told = String::from_utf8_lossy(requests[1].body());
+    assert!(told.contains("[REDACTED:ANTHROPIC_API_KEY]") && !told.contains(KEY), "{told}");
+    assert_eq!(requests[0].header("x-api-key"), Some(KEY));
+}
+
+#[test]
+fn the_profile_and_the_tokens_of_an_answer_are_configured() {
+    let service =
+        Service::start(FakeMessages::builder().profile(Profile::Current).key(KEY).turns([says("Hi.")]));
+    let run = service.run().env("CONJURE_PROFILE", "current").env("CONJURE_MAX_TOKENS", "77");
+    run.arg("Go").finish().code(0);
+    let request = &service.requests()[0];
+    assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    assert_eq!(json(request)["max_tokens"], 77);
+}
+
+#[test]
+fn a_model_without_a_known_price_says_so() {
+    let service = Service::of([says("Hi.")]);
+    let run = Conjure::new(["run", "--sandbox", "local", "--model", "claude-of-next-year", "Go"])
+        .env("ANTHROPIC_API_KEY", KEY)
+        .env("ANTHROPIC_BASE_URL", service.fake.base_url());
+    run.finish().code(0).says("used 10 tokens in, 10 out; no price of claude-of-next-year is known");
+}
