@@ -247,13 +247,14 @@ fn hint_of(kind: &ModelErrorKind) -> Option<&'static str> {
             ApiErrorKind::Billing => "the account cannot pay for the call; see the service's console",
             ApiErrorKind::RateLimit => "wait, or ask less often; the limit is one of the key",
             ApiErrorKind::Overloaded | ApiErrorKind::Api | ApiErrorKind::Timeout => {
-                "the service has trouble and was asked again in vain; try later"
+                "the service has trouble: try again later"
             }
             ApiErrorKind::InvalidRequest | ApiErrorKind::Unknown(_) => return None,
         },
-        ModelErrorKind::Connection => "is the base URL right, and does the network reach it?",
         ModelErrorKind::Truncated => "what came before the cut is no answer; try again",
-        ModelErrorKind::Timeout => "the service may be slow: try again, or raise the time for a model call",
+        ModelErrorKind::Timeout => {
+            "the service may be slow: try again, or raise `model_timeout` (`CONJURE_MODEL_TIMEOUT`)"
+        }
         _ => return None,
     })
 }

@@ -176,3 +176,43 @@ fn every_variable_is_declared_once() {
     names.dedup();
     assert_eq!(names.len(), VARIABLES.len());
 }
+
+#[test]
+fn the_service_is_configured_in_all_layers() {
+    let text = "base_url = \"https://file\"\nprofile = \"current\"\nmax_tokens = 3\nmodel_timeout = 0.5\n";
+    let config = layered(Settings::default(), &[], text).unwrap();
+    assert_eq!((config.base_url(), config.profile()), (Some("https://file"), ApiProfile::Current));
+    assert_eq!((config.max_tokens(), config.model_timeout()), (Some(3), Some(Duration::from_millis(500))));
+
+    let variables = [
+        ("ANTHROPIC_BASE_URL", "https://environment"),
+        ("CONJURE_PROFILE", "beta"),
+        ("CONJURE_MAX_TOKENS", "2"),
+        ("CONJURE_MODEL_TIMEOUT", "2"),
+    ];
+    let code = Settings { max_tokens: Some(1), ..Settings::default() };
+    let config = layered(code, &variables, text).unwrap();
+    assert_eq!((config.base_url(), config.profile()), (Some("https://environment"), ApiProfile::Beta));
+    assert_eq!((config.max_tokens(), config.model_timeout()), (Some(1), Some(Duration::from_secs(2))));
+
+    for (text, expected) in [
+        ("profile = \"gamma\"", "there is no profile `gamma`"),
+        ("max_tokens = 0", "must be at least 1"),
+        ("max_tokens = -1", "max_tokens"),
+        ("model_timeout = 0", "model_timeout"),
+    ] {
+        let (message, _) = hint_of(text);
+        assert!(message.contains(expected), "{text}: {message}");
+    }
+}
+
+#[cfg(feature = "anthropic")]
+#[test]
+fn a_key_is_handed_out_and_never_shown() {
+    use secrecy::ExposeSecret as _;
+
+    let environment = Environment::from_pairs([("ANTHROPIC_API_KEY", "sk-canary")]);
+    assert_eq!(environment.api_key().unwrap().expose_secret(), "sk-canary");
+    assert!(!format!("{environment:?}").contains("canary"));
+    assert!(Environment::from_pairs([("ANTHROPIC_API_KEY", "")]).api_key().is_none());
+}

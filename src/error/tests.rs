@@ -32,6 +32,16 @@ fn failures_of_the_model_keep_their_own_error_as_the_source() {
 }
 
 #[test]
+fn failures_of_the_service_name_the_request_and_say_how_to_mend_them() {
+    let refused = ModelErrorKind::Api(ApiErrorKind::Authentication);
+    let error =
+        ModelError { request_id: Some("req_1".to_owned()), ..ModelError::new(refused, "no such key") };
+    let error = Error::from(error);
+    assert_eq!(error.to_string(), "the model failed: no such key (request id: req_1)");
+    assert!(error.hint().unwrap().contains("check the key"));
+}
+
+#[test]
 fn failures_of_skills_name_the_path() {
     let missing = Error::from(conjure_skill::load_all(["/no/such/folder"]).unwrap_err());
     check(missing, ErrorKind::FileNotFound, false);

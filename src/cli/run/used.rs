@@ -12,8 +12,11 @@ pub(super) struct Tariff {
     pub(super) is_priced: bool,
 }
 
-/// Says on standard error what the model calls consumed and cost.
+/// Says on standard error what the model calls consumed and cost, where the service told it.
 pub(super) fn report(usage: &Usage, tariff: &Tariff, terminal: &Terminal) {
+    if usage.total() == 0 {
+        return;
+    }
     terminal.styled(Style::Dim, &told(usage, tariff));
 }
 

@@ -116,7 +116,7 @@ fn a_service_that_is_not_there_or_breaks_off_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    configured(Some(KEY), &url).code(1).says("no connection to the service").says("hint: ");
+    configured(Some(KEY), &url).code(1).says("no connection to the service; check the base URL");
     against(Reply::hang_up()).code(1).says("the connection to the service broke");
     against(says("A text of some length.").cut_after_pieces(2)).code(1).says("error: ");
     against(says("A text of some length.").cut_after_bytes(100)).code(1).says("error: ");
@@ -138,4 +138,14 @@ fn a_service_that_sends_for_ever_is_left_at_a_limit() {
     against(Reply::endless("data: ", "x".repeat(64 * 1024))).code(1).says("error: ");
     let service = Service::always(&Reply::endless_text());
     service.run().args(["--timeout", "0.5", "Go"]).finish().code(3).says("deadline");
+}
+
+#[test]
+fn an_interrupted_call_is_over_at_once() {
+    let service = Service::always(&Reply::silence());
+    let run = service.run().arg("Go").start();
+    service.until_received(1);
+    run.signal(rustix::process::Signal::INT);
+    run.wait().code(130).does_not_say(KEY);
+    assert_eq!(service.fake.received(), 1);
 }

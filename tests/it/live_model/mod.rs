@@ -19,7 +19,7 @@ const MODEL: &str = "claude-sonnet-4-5";
 struct Service {
     fake: FakeMessages,
     // Dropped after the fake.
-    _runtime: tokio::runtime::Runtime,
+    runtime: tokio::runtime::Runtime,
 }
 
 impl Service {
@@ -27,7 +27,7 @@ impl Service {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let fake = runtime.block_on(builder.start()).unwrap();
-        Self { fake, _runtime: runtime }
+        Self { fake, runtime }
     }
 
     /// A service that answers with these turns.
@@ -45,6 +45,10 @@ impl Service {
         Conjure::new(["run", "--sandbox", "local", "--model", MODEL])
             .env("ANTHROPIC_API_KEY", KEY)
             .env("ANTHROPIC_BASE_URL", self.fake.base_url())
+    }
+
+    fn until_received(&self, count: u64) {
+        self.runtime.block_on(self.fake.until_received(count));
     }
 
     fn requests(&self) -> Vec<Captured> {
