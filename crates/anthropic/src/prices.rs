@@ -1,8 +1,8 @@
 //! What tokens cost, by model. The host may replace all of it.
 //!
-//! The table that comes with this crate is small and dated: list prices in dollars per million tokens, as
-//! published by the vendor for the models of the 4.5 generation (November 2025). Newer models are not in it,
-//! since no price of theirs was seen; their answers cost 0 until the host names prices. Batch, priority, long-context
+//! The table that comes with this crate is small and dated: list prices in dollars per million tokens, as its authors
+//! know them for the models of the 4.5 generation (November 2025), not checked against the vendor's page: check them
+//! before you bill by them. Newer models are not in it; their answers cost 0 until the host names prices. Batch, priority, long-context
 //! and region surcharges are not counted, and a write to the cache is charged as one of five minutes.
 
 use std::collections::BTreeMap;
