@@ -116,7 +116,7 @@ async fn answer(
     let told = match (ending, unwritten) {
         (None, _) => Ok(signal.unwrap_or(Exit::Interrupted)),
         (Some(_), Some(exit)) => Ok(exit),
-        (Some(ending), None) => tell(ending, args.json, terminal, &mut signals).await,
+        (Some(ending), None) => tell(ending, args.json, terminal, signal, &mut signals).await,
     };
     let Some(Err(error)) = recorder.map(|recorder| recorder.finish()) else { return told };
     let lost = format!("the recording is not whole: {error}");
@@ -128,18 +128,20 @@ async fn answer(
     told
 }
 
-/// Tells the ending. A reader may take its time, and a signal must not wait for it.
+/// Tells the ending, after `signal`. A reader may take its time, and another signal must not wait for it.
 async fn tell(
     ending: Ending,
     as_events: bool,
     terminal: &Arc<Terminal>,
+    signal: Option<Exit>,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     let teller = Arc::clone(terminal);
     let told = tokio::task::spawn_blocking(move || ending.tell(as_events, &teller));
     tokio::select! {
         told = told => told.unwrap_or_else(|error| Err(Failure::internal(format!("the answer was lost: {error}")))),
-        exit = signals.next() => Ok(exit),
+        // The first one gives the code.
+        exit = signals.next() => Ok(signal.unwrap_or(exit)),
     }
 }
 
