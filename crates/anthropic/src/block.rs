@@ -182,8 +182,9 @@ impl GrowingBlock {
             let whole = appended_list(fields.get("citations").unwrap_or("null"), &citations);
             fields.set("citations", whole);
         }
-        let is_untouched = self.settle_input(&mut fields, is_cut) && !self.has_grown();
+        // Before the input is settled, so that nothing that we do not know can undo that.
         merge_others(&mut fields, &self.others);
+        let is_untouched = self.settle_input(&mut fields, is_cut) && !self.has_grown();
         if is_untouched {
             return Block::from_raw(self.start).map_err(|error| error.to_string());
         }
@@ -245,7 +246,7 @@ fn merge_others(fields: &mut Fields, others: &[(Merge, Fields)]) {
     };
     let mut merged: std::collections::BTreeMap<&str, Whole> = std::collections::BTreeMap::new();
     for (merge, delta) in others {
-        for (name, json) in delta.iter().filter(|(name, _)| *name != "type") {
+        for (name, json) in delta.iter().filter(|(name, _)| !matches!(*name, "type" | "id" | "name")) {
             let added = read(json);
             if *merge == Merge::Replace {
                 merged.insert(name, added);

@@ -41,6 +41,10 @@ type Places = Vec<(usize, usize)>;
 pub(crate) fn body(request: &Request, options: &Options, delivery: Delivery) -> Vec<u8> {
     let mark = options.caching().mark();
     let (marked, own) = places(&request.messages);
+    let is_marked = |tool: &Value| tool.get("cache_control").is_some_and(|mark| !mark.is_null());
+    let own = own
+        + options.server_tools().iter().filter(|tool| is_marked(tool)).count()
+        + usize::from(options.extra().contains_key("cache_control"));
     let mut left = MOST_MARKS.saturating_sub(own);
     let mut take = |wanted: bool| {
         let granted = wanted && mark.is_some() && left > 0;
@@ -50,7 +54,8 @@ pub(crate) fn body(request: &Request, options: &Options, delivery: Delivery) -> 
     // The mark on the conversation saves most, that on the tools least.
     let marked: Places = marked.into_iter().filter(|_| take(true)).collect();
     let is_instruction_marked = take(!request.instructions.iter().all(|text| text.trim().is_empty()));
-    let is_tool_marked = take(!(request.tools.is_empty() && options.server_tools().is_empty()));
+    let has_tools = !(request.tools.is_empty() && options.server_tools().is_empty());
+    let is_tool_marked = take(has_tools && !options.server_tools().last().is_some_and(is_marked));
     let mark = mark.unwrap_or_default();
 
     let mut body = Body::with_capacity(size_of(request));

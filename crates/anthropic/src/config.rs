@@ -245,6 +245,7 @@ impl Config {
             // Both fail only for addresses that cannot have them.
             let _ = url.set_username("").and_then(|()| url.set_password(None));
             url.set_query(None);
+            url.set_fragment(None);
             Err(ConfigError::BaseUrl { url: url.to_string(), reason: reason.to_owned() })
         };
         if !url.username().is_empty() || url.password().is_some() {

@@ -153,6 +153,8 @@ impl Reporter {
 
     /// A success that holds something else than an answer.
     pub(crate) fn not_an_answer(&self, what: &str, body: &[u8]) -> Failure {
+        // What is said of the body may quote it.
+        let what = self.clean(what, LONGEST_MESSAGE);
         let excerpt = self.excerpt(body);
         let message = format!("{what}; is the base URL that of the Messages API? It begins: {excerpt}");
         Failure::new(ModelErrorKind::Protocol, message, Next::GiveUp)

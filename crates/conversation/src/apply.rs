@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use conjure_base::{CallId, Digest, TurnId};
 
-use crate::content::Block;
+use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::message::Role;
 use crate::model::Response;
@@ -146,7 +146,9 @@ pub(crate) fn why_not_run(reason: &StopReason) -> String {
 
 fn answer(state: &mut State, response: &Response) {
     let consequence = consequence(state, response);
-    let content: Vec<Block> = response.content.iter().filter(|b| assistant_may_say(b)).cloned().collect();
+    let is_cut = response.stop_reason.consequence() == AfterAnswer::StopWithoutTools;
+    let may_say = |block: &&Block| assistant_may_say(block) && !(is_cut && is_unsigned_thinking(block));
+    let content: Vec<Block> = response.content.iter().filter(may_say).cloned().collect();
     let calls: Vec<ToolCall> = content.iter().filter_map(Block::tool_call).cloned().collect();
     state.usage.add(&response.usage);
     state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
@@ -178,6 +180,17 @@ fn answer(state: &mut State, response: &Response) {
             not_run(state, &calls, &response.stop_reason);
         }
     }
+}
+
+/// Whether this is thinking that was cut before its signature: the service refuses it when it comes back.
+fn is_unsigned_thinking(block: &Block) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Signed {
+        #[serde(default)]
+        signature: String,
+    }
+    matches!(block.kind(), BlockKind::Thinking(_))
+        && serde_json::from_str::<Signed>(block.json()).is_ok_and(|signed| signed.signature.is_empty())
 }
 
 /// Answers calls that never run.

@@ -269,6 +269,9 @@ fn look(place: &Place, mode: Mode, known: &HashMap<PathBuf, Known>) -> Result<Op
         Some(Err(error @ SkillError::PermissionDenied { .. })) => return Err(error),
         Some(outcome) => outcome,
     };
+    // A failure of the machine is not the skill's, and may pass with nothing changed: it is looked at again.
+    let is_passing = matches!(outcome, Err(SkillError::Io { .. } | SkillError::Write { .. }));
+    let stamp = stamp.filter(|_| !is_passing);
     Ok(Some(Look::Read(Box::new(Reading { name: place.name.clone(), stamp, outcome }))))
 }
 

@@ -1,4 +1,4 @@
-//! `conjure skills …`: list, check and show skills. Reads only; runs nothing of a skill.
+//! `conjure skills …`: list, check, show and pack skills. Runs nothing of a skill.
 
 mod inspect;
 mod list;

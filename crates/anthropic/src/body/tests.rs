@@ -140,6 +140,9 @@ fn marks_of_the_host_count_and_are_not_doubled() {
     all[0].content.push(Block::text("end"));
     let four = text(&request(&all), &options);
     assert_eq!(marks(&four), ["messages.0.1", "messages.0.2", "messages.0.3", "messages.2.7"]);
+    let server = json!({"type": "code_execution", "name": "code", "cache_control": {"type": "ephemeral"}});
+    let on_a_server_tool = text(&request(&all), &Options::new("m").with_server_tool(server));
+    assert_eq!(on_a_server_tool.matches("cache_control").count(), 4, "{on_a_server_tool}");
     let talks_of_it = text(&request(&[user(&["about cache_control"])]), &options);
     assert_eq!(marks(&talks_of_it).len(), 3);
 }

@@ -105,6 +105,25 @@ fn tools_of_a_cut_or_refused_answer_never_run() {
 }
 
 #[test]
+fn thinking_that_was_cut_before_its_signature_does_not_go_back() {
+    let thinking = |signature: &str| {
+        let json = format!(r#"{{"type":"thinking","thinking":"so","signature":"{signature}"}}"#);
+        Block::from_json(json).unwrap()
+    };
+    for (block, reason, goes_back) in [
+        (thinking(""), StopReason::MaxTokens, false),
+        (thinking("signed"), StopReason::MaxTokens, true),
+        (thinking(""), StopReason::EndTurn, true),
+    ] {
+        let mut state = begun();
+        answered(&mut state, answer(vec![block.clone(), Block::text("and")], reason));
+        assert_eq!(state.messages()[1].content.contains(&block), goes_back);
+        ok(&mut state, start("go on"));
+        assert_eq!(pairing::check(state.messages()), Ok(()));
+    }
+}
+
+#[test]
 fn paused_answers_are_continued_in_one_message_without_words_of_the_user() {
     let mut state = begun();
     answered(&mut state, answer(vec![Block::text("one")], StopReason::PauseTurn));
