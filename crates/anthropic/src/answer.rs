@@ -15,8 +15,8 @@ pub struct Answer {
     pub stop_sequence: Option<String>,
     /// More on why it stopped, as the service wrote it.
     pub stop_details: Option<Box<RawValue>>,
-    /// The container that the service's tools ran in, `{"id", "expires_at", ...}`, as it wrote it. Its id goes
-    /// with every later request of the conversation.
+    /// The container that the service's tools ran in, `{"id", "expires_at", ...}`, as it wrote it. The service
+    /// wants its id with every later request; the loop does not send it yet, a host can, by `Options::with_field`.
     pub container: Option<Box<RawValue>>,
 }
 

@@ -1,4 +1,5 @@
-//! One limiter per key, shared by all sessions that use it: what one of them learns of a rate limit, all heed.
+//! One limiter per key, shared by all sessions that use it: what one of them learns of a rate limit, all heed. (A limit that
+//! is reported within a stream, after a good head, is not learned from.)
 //!
 //! While the key is not limited, calls pass without waiting. After a 429 the gate closes until the service's
 //! `retry-after` (with jitter) is over; then exactly one call, the one that has waited longest, goes out as a

@@ -81,8 +81,8 @@ impl Reloader {
     /// Looks at all skills, and reads those again that changed since the last time. As in
     /// [`discover`](crate::discover), nothing that is found is an error.
     ///
-    /// A skill that was good and is broken now stays in the catalog as it was, and so do the skills in a folder that
-    /// cannot be looked into. A skill whose `SKILL.md`, folder or package is gone is removed.
+    /// A skill that was good and is broken now stays in the catalog as it was, and so do the skills beneath a folder that
+    /// cannot be listed (not those that links in it lead to, nor those in one that can be listed and not entered). A skill whose `SKILL.md`, folder or package is gone is removed.
     pub fn reload(&mut self) -> Reload {
         let mut diagnostics = Vec::new();
         let mut chosen = Chosen::default();

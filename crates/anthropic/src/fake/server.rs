@@ -101,7 +101,7 @@ impl FakeMessages {
         self.shared.scenes.add_fault(fault);
     }
 
-    /// Stops: no more requests are taken, answers under way are finished, those that never end are cut.
+    /// Stops: no more requests are taken, answers that are still being paced out are cut.
     pub async fn stop(mut self) {
         self.shared.stop.cancel();
         while self.tasks.join_next().await.is_some() {}

@@ -3,7 +3,7 @@
 //! A package comes from a stranger, so its container is read by a reader of our own that is stricter than a general
 //! ZIP library can be: such a library hides the local headers, keeps the last of two entries with one name and skips
 //! what lies between entries, which are exactly the places where two readers can be made to see two archives. Here
-//! every byte of the file must be accounted for, or the package is refused. Only the compression is another crate's.
+//! every byte before the end record must be accounted for, or the package is refused (its comment may hold anything). Only the compression is another crate's.
 
 mod archive;
 mod bytes;
