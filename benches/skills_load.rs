@@ -23,7 +23,7 @@ const ROUNDS: usize = 15;
 fn main() {
     let temp = tempfile::tempdir().unwrap();
     let files = make_skills(temp.path());
-    let bounds = Bounds { depth: 6, directories: SKILLS + 1 };
+    let bounds = Bounds { depth: 6, directories: SKILLS + 1, ..Bounds::default() };
     let scopes = [Scope::named(temp.path())];
 
     let (mut ours, mut plain) = (Vec::new(), Vec::new());

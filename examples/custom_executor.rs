@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure::{
-    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, Executor, Layout, LineRange,
-    SandboxError, SandboxErrorKind, Skill, ToolCall, Toolbox, View, Workbench, Written, execute,
+    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, Executor, Layout, LimitsReached,
+    LineRange, SandboxError, SandboxErrorKind, Skill, ToolCall, Toolbox, View, Workbench, Written, execute,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -57,7 +57,8 @@ impl Executor for InMemory {
                 ..CommandOutput::default()
             };
             let stderr = CommandOutput::default();
-            Ok(CommandOutcome { end: CommandEnd::Exited(code), stdout, stderr, duration: Duration::ZERO })
+            let (end, reached) = (CommandEnd::Exited(code), LimitsReached::default());
+            Ok(CommandOutcome { end, stdout, stderr, duration: Duration::ZERO, reached })
         })
     }
 

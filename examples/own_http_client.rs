@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use conjure::{
-    ApiErrorKind, Block, Config, ContextOptions, Environment, ExecutorKind, Message, ModelError,
+    ApiErrorKind, Block, Config, ContainerId, ContextOptions, Environment, ExecutorKind, Message, ModelError,
     ModelErrorKind, Request, Response, Script, Settings, ToolDefinition, Workbench, final_text, load,
     loop_options, model_fn, parse_response, run_loop,
 };
@@ -31,6 +31,9 @@ struct Body<'r> {
     tools: &'r [ToolDefinition],
     system: String,
     messages: &'r [Arc<Message>],
+    /// Where the service's own tools ran, if it has any and they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<&'r ContainerId>,
 }
 
 /// One model call: the callback.
@@ -41,6 +44,7 @@ async fn call(host: String, request: Request) -> Result<Response, ModelError> {
         tools: &request.tools,
         system: request.instructions.join("\n\n"),
         messages: &request.messages,
+        container: request.container.as_ref(),
     };
     let body = serde_json::to_string(&body).map_err(|error| failed(ModelErrorKind::Protocol, error))?;
     let (status, answer) =

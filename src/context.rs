@@ -2,15 +2,18 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conjure_base::{Redactor, looks_sensitive};
-use conjure_sandbox::ExecutionContext;
+use conjure_sandbox::{ExecutionContext, SharedFolder};
 use conjure_skill::Skill;
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::workspace::Workspace;
+
+/// Where a sandbox with a file system of its own has the skills, each in a folder of its name.
+const SKILLS: &str = "/mnt/skills";
 
 /// What a session has of its own, beside the configuration.
 #[derive(Clone, Default)]
@@ -62,7 +65,7 @@ pub struct SessionContext {
 /// ```
 ///
 /// # Errors
-/// When the workspace cannot be made or entered, or an allowed path is not there.
+/// When the workspace cannot be made or entered, an allowed path is not there, or two skills have one name.
 pub fn create_context<S: Borrow<Skill>>(
     skills: &[S],
     config: &Config,
@@ -81,14 +84,17 @@ pub fn create_context<S: Borrow<Skill>>(
     }
     let redactor = redactor(&options);
     let execution = ExecutionContext {
-        read_only: skills.iter().map(|skill| skill.borrow().root_dir().to_owned()).collect(),
+        read_only: shared(skills)?,
         allowed_paths,
         environment: options.environment,
         timeout: config.tool_timeout(),
         network: config.network().clone(),
+        limits: *config.limits(),
+        floor: *config.floor(),
         ..ExecutionContext::new(workspace.path())
     };
-    // What was unpacked goes with its last user, and the sandbox is one.
+    // What was unpacked goes with its last user. A sandbox is one and knows only paths, so this context, which must
+    // outlive it, stands in for it.
     let unpacked =
         skills.iter().map(Borrow::borrow).filter(|skill| skill.package().is_some()).cloned().collect();
     Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor })
@@ -96,6 +102,10 @@ pub fn create_context<S: Borrow<Skill>>(
 
 impl SessionContext {
     /// What a sandbox for the session is made of.
+    ///
+    /// It names folders and holds none: a temporary workspace, and the private folders that the skills of packages were
+    /// unpacked into, may go with this context. A clone of it, or a sandbox that was made of it, is of use for as long
+    /// as this lives.
     #[must_use]
     pub const fn execution(&self) -> &ExecutionContext {
         &self.execution
@@ -117,6 +127,31 @@ impl SessionContext {
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
+}
+
+/// The skills' folders, each by its name. A skill that was given twice is there once.
+fn shared<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
+    let mut folders: Vec<SharedFolder> = Vec::with_capacity(skills.len());
+    let mut hosts: BTreeMap<&str, &Path> = BTreeMap::new();
+    for skill in skills.iter().map(Borrow::borrow) {
+        let (name, host) = (skill.name().as_str(), skill.root_dir());
+        match hosts.insert(name, host) {
+            None => folders.push(SharedFolder::new(host, Path::new(SKILLS).join(name))),
+            Some(first) if first == host => {}
+            Some(first) => {
+                let (first, second) = (first.display(), host.display());
+                return Err(Error::InvalidSkillStructure {
+                    path: host.to_owned(),
+                    reason: format!(
+                        "`{first}` and `{second}` both are the skill `{name}`, and a session has one of a name; \
+                         rename or leave out one of them"
+                    ),
+                    source: None,
+                });
+            }
+        }
+    }
+    Ok(folders)
 }
 
 fn redactor(options: &ContextOptions) -> Redactor {

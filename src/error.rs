@@ -275,6 +275,7 @@ impl From<SkillError> for Error {
             }
             SkillError::InvalidStructure { .. }
             | SkillError::InvalidPackage { .. }
+            | SkillError::PackageBudget { .. }
             | SkillError::TooLarge { .. } => {
                 Self::InvalidSkillStructure { path, reason, source: Some(Box::new(error)) }
             }
@@ -322,6 +323,7 @@ impl From<SandboxError> for Error {
             SandboxErrorKind::TimedOut => Self::ExecutionTimeout { reason: message },
             SandboxErrorKind::Lost
             | SandboxErrorKind::Unavailable
+            | SandboxErrorKind::NotEnforced
             | SandboxErrorKind::Exhausted
             | SandboxErrorKind::Unsupported => Self::Container { message, source: Some(error) },
             _ => Self::ExecutionFailed {

@@ -25,7 +25,10 @@ mod workbench;
 mod workspace;
 
 // Of this crate.
-pub use config::{ApiProfile, Config, ConfigError, Environment, ExecutorKind, Settings, VARIABLES, Variable};
+pub use config::{
+    ApiProfile, Config, ConfigError, Environment, ExecutorKind, Settings, VARIABLES, Variable, parse_network,
+    parse_size,
+};
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
     Processed, execute, execute_tool_calls, final_text, loop_options, process_response, run_loop,
@@ -39,8 +42,8 @@ pub use workspace::{ProducedFile, ProducedFiles, Snapshot, Workspace};
 
 // Ids, time, secrets.
 pub use conjure_base::{
-    CallId, Clock, Deadline, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp, TurnId,
-    looks_sensitive,
+    CallId, Clock, ContainerId, Deadline, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp,
+    TurnId, looks_sensitive,
 };
 
 // Skills.
@@ -54,7 +57,8 @@ pub use conjure_skill::{
 // What the model is told.
 pub use conjure_prompt::{
     ActivationStyle, BuiltinTool, Locations, PromptOptions, SkillComposer, ToolOptions,
-    available_skills_block, build_tools_param, discovery_instructions, parse_tool_use,
+    available_skills_block, available_skills_block_at, build_tools_param, discovery_instructions,
+    parse_tool_use,
 };
 
 // Conversations.
@@ -79,9 +83,10 @@ pub use conjure_toolbox::{
 
 // Sandboxes.
 pub use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Connector, ContentStream,
-    ExecutionContext, Executor, Input, Layout, LineRange, Listing, Local, NetworkPolicy, Sandbox,
-    SandboxError, SandboxErrorKind, View, Written,
+    Boundary, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput, Connector,
+    ContentStream, ExecutionContext, Executor, Input, Isolation, Jail, Layout, LimitsReached, LineRange,
+    Listing, Local, MissingController, NetworkPolicy, ProcessLimits, Sandbox, SandboxError, SandboxErrorKind,
+    SharedFolder, View, Written,
 };
 
 /// The examples of the README, so that they stay true.

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
-use conjure::VARIABLES;
+use conjure::{NetworkPolicy, VARIABLES, parse_network};
 
 const EXAMPLES: &str = "\
 Examples:
   conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
-      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
+      --file fixtures/data/sales.csv \"Which region grew fastest?\"
   conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
-      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
+      --file fixtures/data/sales.csv \"Which region grew fastest?\"
   conjure skills list
   conjure skills validate my-skill
   conjure doctor
@@ -22,10 +22,10 @@ Exit codes: 0 done, 1 model or internal error, 2 usage or configuration, 3 a lim
 const RUN_EXAMPLES: &str = "\
 Examples:
   conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
-      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
+      --file fixtures/data/sales.csv \"Which region grew fastest?\"
   conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
-      --file fixtures/data/sales.csv --sandbox local \"Which region grew fastest?\"
-  git diff | conjure run --script review.yaml --sandbox local --json \"Review this\" > events.jsonl
+      --file fixtures/data/sales.csv \"Which region grew fastest?\"
+  git diff | conjure run --script review.yaml --json \"Review this\" > events.jsonl
 
 The final answer is all that goes to standard output; with --json it is the session's events, one a
 line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.";
@@ -81,9 +81,18 @@ pub(crate) struct RunArgs {
     /// A file that the model gets in its workspace, as a copy; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,
-    /// Where tools run. `local` is a plain child process: it isolates nothing.
+    /// Where tools run: `jail` (the default) or `local`, a plain child process that isolates nothing.
     #[arg(long, value_name = "KIND")]
     pub(crate) sandbox: Option<String>,
+    /// What tools may reach of the network: `none` (the default), `limited:HOST,...` or `full`.
+    #[arg(long, value_name = "POLICY", value_parser = network)]
+    pub(crate) network: Option<NetworkPolicy>,
+    /// How much memory all tools may use together, such as `512m` or `2g`.
+    #[arg(long, value_name = "SIZE", value_parser = conjure::parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// How many processors they may keep busy, such as `2` or `0.5`.
+    #[arg(long, value_name = "N")]
+    pub(crate) cpus: Option<f64>,
     /// Where tools work and leave their files, instead of a new temporary folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
@@ -217,6 +226,10 @@ fn variable(text: &str) -> Result<Variable, String> {
     } else {
         Err("a variable is NAME=VALUE, its name of letters, digits and `_`".to_owned())
     }
+}
+
+fn network(text: &str) -> Result<NetworkPolicy, String> {
+    parse_network(text.split(',').map(str::trim).filter(|word| !word.is_empty()))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::error::ConfigError;
-use crate::config::settings::{ApiProfile, ExecutorKind, Settings, parse_network, parse_seconds};
+use crate::config::sandbox::{ExecutorKind, parse_cpus, parse_floor, parse_network, parse_size};
+use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 
 /// One environment variable: its name and what it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,8 @@ const TRUSTED_PROJECTS: Variable = variable(
     "CONJURE_TRUSTED_PROJECTS",
     "Project folders, separated by `:`, whose `.agents/skills` and `.claude/skills` may be loaded.",
 );
-const EXECUTOR: Variable = variable("CONJURE_EXECUTOR", "The kind of sandbox: `local`.");
+const EXECUTOR: Variable =
+    variable("CONJURE_EXECUTOR", "The kind of sandbox: `jail` (the default) or `local`.");
 const TOOL_TIMEOUT: Variable =
     variable("CONJURE_TOOL_TIMEOUT", "How long one tool call may take, in seconds: `30`, `0.5`.");
 const MAX_ITERATIONS: Variable =
@@ -44,6 +46,16 @@ const NETWORK: Variable =
 const ALLOWED_PATHS: Variable = variable(
     "CONJURE_ALLOWED_PATHS",
     "Folders that tools may read and write beside the workspace, separated by `:`.",
+);
+const MEMORY: Variable =
+    variable("CONJURE_MEMORY", "How much memory a sandbox may use: `512m`, `2g`. It must be enforced, then.");
+const CPUS: Variable = variable(
+    "CONJURE_CPUS",
+    "How many processors a sandbox may keep busy: `0.5`. It must be enforced, then.",
+);
+const REQUIRE: Variable = variable(
+    "CONJURE_REQUIRE",
+    "What a sandbox must enforce, separated by `,`: `filesystem`, `network`, `memory` and others, or `all`.",
 );
 const PROFILE: Variable = variable(
     "CONJURE_PROFILE",
@@ -81,6 +93,9 @@ pub const VARIABLES: &[Variable] = &[
     MAX_ITERATIONS,
     NETWORK,
     ALLOWED_PATHS,
+    MEMORY,
+    CPUS,
+    REQUIRE,
     PROFILE,
     MAX_TOKENS,
     MODEL_TIMEOUT,
@@ -213,10 +228,11 @@ impl Environment {
             executor: self.parse(EXECUTOR, |text| text.parse::<ExecutorKind>())?,
             tool_timeout: self.parse(TOOL_TIMEOUT, seconds)?,
             max_iterations: self.parse(MAX_ITERATIONS, whole_number)?,
-            network: self.parse(NETWORK, |text| {
-                parse_network(text.split(',').map(str::trim).filter(|word| !word.is_empty()))
-            })?,
+            network: self.parse(NETWORK, |text| parse_network(list(text)))?,
             allowed_paths: paths(ALLOWED_PATHS),
+            memory: self.parse(MEMORY, parse_size)?,
+            cpus: self.parse(CPUS, parse_cpus)?,
+            floor: self.parse(REQUIRE, |text| parse_floor(list(text)))?,
             base_url: self.parse(BASE_URL, |text| Ok(text.to_owned()))?,
             profile: self.parse(PROFILE, |text| text.parse::<ApiProfile>())?,
             max_tokens: self.parse(MAX_TOKENS, whole_number)?,
@@ -248,6 +264,11 @@ impl Environment {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     parse_seconds(seconds)
+}
+
+/// Words separated by commas.
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
 fn whole_number(text: &str) -> Result<u32, String> {

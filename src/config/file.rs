@@ -6,7 +6,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::config::error::ConfigError;
-use crate::config::settings::{ApiProfile, ExecutorKind, Settings, parse_network, parse_seconds};
+use crate::config::sandbox::{ExecutorKind, parse_floor, parse_network, parse_size};
+use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 
 /// Larger than any configuration that a person writes.
 const LARGEST_FILE: u64 = 1024 * 1024;
@@ -20,6 +21,9 @@ const KEYS: &[&str] = &[
     "max_iterations",
     "network",
     "allowed_paths",
+    "memory",
+    "cpus",
+    "require",
     "base_url",
     "profile",
     "max_tokens",
@@ -35,6 +39,9 @@ struct File {
     max_iterations: Option<u32>,
     network: Option<Network>,
     allowed_paths: Option<Vec<PathBuf>>,
+    memory: Option<Size>,
+    cpus: Option<Value>,
+    require: Option<Vec<String>>,
     base_url: Option<String>,
     profile: Option<String>,
     max_tokens: Option<u32>,
@@ -46,6 +53,13 @@ struct File {
 enum Network {
     Word(String),
     Hosts(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a size such as \"512m\" or a number of bytes is needed")]
+enum Size {
+    Bytes(u64),
+    Text(String),
 }
 
 /// Reads the file at `path`. Relative paths in it start at its folder; `~` is left for later.
@@ -103,6 +117,20 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
         max_iterations: file.max_iterations,
         network: network.transpose().map_err(in_key("network"))?,
         allowed_paths: beside(file.allowed_paths),
+        memory: file
+            .memory
+            .map(|size| match size {
+                Size::Bytes(bytes) => Ok(bytes),
+                Size::Text(text) => parse_size(&text),
+            })
+            .transpose()
+            .map_err(in_key("memory"))?,
+        cpus: file.cpus.map(|value| number(&value, "processors")).transpose().map_err(in_key("cpus"))?,
+        floor: file
+            .require
+            .map(|names| parse_floor(names.iter().map(String::as_str)))
+            .transpose()
+            .map_err(in_key("require"))?,
         base_url: file.base_url,
         profile: file
             .profile
@@ -120,13 +148,17 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
 
 /// Seconds as a whole or a broken number.
 fn seconds(value: &Value) -> Result<std::time::Duration, String> {
-    #[expect(clippy::cast_precision_loss, reason = "a number of seconds that is so large is refused anyway")]
-    let number = match value {
-        Value::Integer(number) => *number as f64,
-        Value::Float(number) => *number,
-        other => return Err(format!("a number of seconds is needed, not a {}", other.type_str())),
-    };
-    parse_seconds(number)
+    parse_seconds(number(value, "seconds")?)
+}
+
+/// A whole or a broken number.
+fn number(value: &Value, of_what: &str) -> Result<f64, String> {
+    #[expect(clippy::cast_precision_loss, reason = "a number that is so large is refused anyway")]
+    match value {
+        Value::Integer(number) => Ok(*number as f64),
+        Value::Float(number) => Ok(*number),
+        other => Err(format!("a number of {of_what} is needed, not a {}", other.type_str())),
+    }
 }
 
 /// The known word that differs least from `word`, when it differs little enough to be a slip.

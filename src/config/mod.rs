@@ -11,11 +11,13 @@ mod environment;
 mod error;
 mod file;
 mod paths;
+mod sandbox;
 mod settings;
 
 pub use environment::{Environment, VARIABLES, Variable};
 pub use error::ConfigError;
-pub use settings::{ApiProfile, Config, ExecutorKind, Settings};
+pub use sandbox::{ExecutorKind, parse_network, parse_size};
+pub use settings::{ApiProfile, Config, Settings};
 
 #[cfg(test)]
 mod tests;

@@ -6,42 +6,17 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use conjure_sandbox::NetworkPolicy;
+use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
 use conjure_skill::Scope;
 
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::file;
 use crate::config::paths;
+use crate::config::sandbox::{self, ExecutorKind};
 
 /// The longest time that a setting can give, so that arithmetic on it never overflows: a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// Which kind of sandbox runs the tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum ExecutorKind {
-    /// None was named. Tools cannot run: isolation is never weakened without being asked for by name, and the
-    /// isolated kinds are not there yet.
-    #[default]
-    Unnamed,
-    /// A plain child process: **no isolation**, for trusted skills only.
-    Local,
-}
-
-impl FromStr for ExecutorKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "local" => Ok(Self::Local),
-            "jail" | "docker" => {
-                Err(format!("the sandbox `{text}` is not in this version; there is `local`"))
-            }
-            _ => Err(format!("there is no sandbox `{text}`; there is `local`")),
-        }
-    }
-}
 
 /// Which form of the Messages API is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -69,7 +44,7 @@ impl FromStr for ApiProfile {
 /// One layer of settings: what is `None` is left to the layer below.
 ///
 /// Paths may begin with `~`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
     /// Folders of skills, instead of the default scopes; the first wins where names collide.
     pub skill_paths: Option<Vec<PathBuf>>,
@@ -85,6 +60,12 @@ pub struct Settings {
     pub network: Option<NetworkPolicy>,
     /// Folders that tools may read and write beside the workspace.
     pub allowed_paths: Option<Vec<PathBuf>>,
+    /// Bytes of memory for all that runs in a sandbox together. A machine that cannot limit them is then an error.
+    pub memory: Option<u64>,
+    /// How many processors a sandbox may keep busy. A machine that cannot limit them is then an error.
+    pub cpus: Option<f64>,
+    /// What a sandbox must enforce. No layer takes away what a lower one demands.
+    pub floor: Option<Isolation>,
     /// Where the model's service is.
     pub base_url: Option<String>,
     /// Which form of its interface is spoken.
@@ -107,6 +88,12 @@ impl Settings {
             max_iterations: self.max_iterations.or(lower.max_iterations),
             network: self.network.or(lower.network),
             allowed_paths: self.allowed_paths.or(lower.allowed_paths),
+            memory: self.memory.or(lower.memory),
+            cpus: self.cpus.or(lower.cpus),
+            floor: match (self.floor, lower.floor) {
+                (Some(upper), Some(lower)) => Some(upper.or(&lower)),
+                (one, other) => one.or(other),
+            },
             base_url: self.base_url.or(lower.base_url),
             profile: self.profile.or(lower.profile),
             max_tokens: self.max_tokens.or(lower.max_tokens),
@@ -132,7 +119,7 @@ impl Settings {
 /// assert_eq!(short.max_iterations(), 3);
 /// # Ok::<(), conjure::ConfigError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     settings: Settings,
     home: Option<PathBuf>,
@@ -144,6 +131,8 @@ pub struct Config {
     max_iterations: u32,
     network: NetworkPolicy,
     allowed_paths: Vec<PathBuf>,
+    limits: Limits,
+    floor: Isolation,
 }
 
 impl Config {
@@ -222,6 +211,9 @@ impl Config {
         within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
         within("max_iterations", max_iterations > 0, "it must be at least 1")?;
+        let floor = settings.floor.unwrap_or(Isolation::NONE);
+        let (limits, floor) = sandbox::limits(settings.memory, settings.cpus, floor)
+            .map_err(|(key, reason)| ConfigError::Setting { key, reason })?;
         Ok(Self {
             skill_paths: expand("skill_paths", settings.skill_paths.as_ref())?,
             trusted_projects: expand("trusted_projects", settings.trusted_projects.as_ref())?
@@ -230,6 +222,8 @@ impl Config {
             tool_timeout,
             max_iterations,
             network: settings.network.clone().unwrap_or_default(),
+            limits,
+            floor,
             home,
             handed_on,
             settings,
@@ -282,6 +276,18 @@ impl Config {
         &self.allowed_paths
     }
 
+    /// What a sandbox may use.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What a sandbox must enforce: what was demanded, and the limits that were set.
+    #[must_use]
+    pub const fn floor(&self) -> &Isolation {
+        &self.floor
+    }
+
     /// Where the model's service is, where that was configured.
     #[must_use]
     pub fn base_url(&self) -> Option<&str> {
@@ -320,6 +326,8 @@ impl Default for Config {
             max_iterations: 25,
             network: NetworkPolicy::None,
             allowed_paths: Vec::new(),
+            limits: Limits::default(),
+            floor: Isolation::NONE,
         }
     }
 }
@@ -330,21 +338,4 @@ pub(crate) fn parse_seconds(seconds: f64) -> Result<Duration, String> {
         .ok()
         .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
         .ok_or_else(|| format!("{seconds} is not a number of seconds between 0 and a year"))
-}
-
-/// A network policy: the word `none` or `full`, or names of hosts.
-pub(crate) fn parse_network<'t>(words: impl Iterator<Item = &'t str>) -> Result<NetworkPolicy, String> {
-    let words: Vec<&str> = words.collect();
-    match words.as_slice() {
-        [] | ["none"] => Ok(NetworkPolicy::None),
-        ["full"] => Ok(NetworkPolicy::Full),
-        // The seed's names for it: a sandbox has no interface, so neither exists.
-        ["bridge" | "host"] => {
-            Err(format!("there is no network `{}`: use `full` to reach any public address", words[0]))
-        }
-        hosts if hosts.iter().any(|host| matches!(*host, "none" | "full")) => {
-            Err("`none` and `full` stand alone; a list holds names of hosts".to_owned())
-        }
-        hosts => Ok(NetworkPolicy::Limited(hosts.iter().map(|host| (*host).to_owned()).collect())),
-    }
 }

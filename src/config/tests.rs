@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_sandbox::NetworkPolicy;
+use conjure_sandbox::{Boundary, Isolation, NetworkPolicy};
 use conjure_skill::{Scope, ScopeKind, Trust};
 
 use super::*;
@@ -35,7 +35,7 @@ fn code_wins_over_the_environment_and_that_over_the_file_and_that_over_the_defau
     assert_eq!(config.max_iterations(), 2);
     assert_eq!(config.network(), &NetworkPolicy::Full);
     assert!(config.allowed_paths().is_empty());
-    assert_eq!(config.executor(), ExecutorKind::Unnamed);
+    assert_eq!(config.executor(), ExecutorKind::Jail);
 }
 
 #[test]
@@ -85,6 +85,12 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
         ("executor = \"docker\"", "not in this version"),
         ("executor = \"locale\"", "there is no sandbox `locale`"),
         ("max_iterations = 0", "at least 1"),
+        ("memory = 0", "memory must be 8 MiB to 64 TiB, and is 0 bytes"),
+        ("memory = -1", "a size such as \"512m\" or a number of bytes is needed"),
+        ("memory = \"1x\"", "`1x` is not a size"),
+        ("cpus = 0", "the number of processors must be 0.01 to 4096, and is 0"),
+        ("cpus = true", "a number of processors is needed, not a boolean"),
+        ("require = [\"disc\"]", "there is no boundary `disc`"),
         ("= 3", "line 1"),
     ] {
         let (message, _) = hint_of(text);
@@ -97,7 +103,13 @@ fn a_variable_that_cannot_be_used_is_named() {
     for (name, value, reason) in [
         ("CONJURE_TOOL_TIMEOUT", "soon", "`soon` is not a number of seconds"),
         ("CONJURE_MAX_ITERATIONS", "-1", "`-1` is not a whole number"),
-        ("CONJURE_EXECUTOR", "jail", "the sandbox `jail` is not in this version; there is `local`"),
+        (
+            "CONJURE_EXECUTOR",
+            "docker",
+            "the sandbox `docker` is not in this version; there are `jail` and `local`",
+        ),
+        ("CONJURE_MEMORY", "much", "`much` is not a size, such as `512m` or `2g`"),
+        ("CONJURE_CPUS", "two", "`two` is not a number of processors, such as `2` or `0.5`"),
         ("CONJURE_NETWORK", "host", "there is no network `host`: use `full` to reach any public address"),
     ] {
         let error = layered(Settings::default(), &[(name, value)], "").unwrap_err();
@@ -215,4 +227,20 @@ fn a_key_is_handed_out_and_never_shown() {
     assert_eq!(environment.api_key().unwrap().expose_secret(), "sk-canary");
     assert!(!format!("{environment:?}").contains("canary"));
     assert!(Environment::from_pairs([("ANTHROPIC_API_KEY", "")]).api_key().is_none());
+}
+
+#[test]
+fn a_limit_that_was_asked_for_is_demanded_and_no_layer_lowers_a_floor() {
+    let config = layered(Settings::default(), &[], "memory = \"64m\"\nrequire = [\"network\"]").unwrap();
+    assert_eq!(config.limits().memory(), 64 << 20);
+    assert_eq!(config.floor().memory, Boundary::Enforced);
+    assert_eq!(config.floor().network, Boundary::Enforced);
+    assert_eq!(config.floor().processor, Boundary::Open);
+    let floor = Isolation { disk: Boundary::Enforced, ..Isolation::NONE };
+    let session =
+        config.with(Settings { floor: Some(floor), cpus: Some(0.5), ..Settings::default() }).unwrap();
+    let names: Vec<_> = session.floor().open().collect();
+    assert_eq!(names, ["filesystem", "processes", "identity", "syscalls", "process_count"]);
+    assert_eq!(session.limits().millicpus(), 500);
+    assert_eq!(*Config::default().floor(), Isolation::NONE);
 }

@@ -1,7 +1,7 @@
 //! The folder that a session works in: private to it, with copies of its inputs, and watched for what it
 //! produces.
 //!
-//! A temporary workspace is a new folder with a random name that only its owner may enter; it goes when the
+//! A temporary workspace lies in a new folder with a random name that only its owner may enter; it goes when the
 //! [`Workspace`] is dropped, unless [`Workspace::keep`] was called. After a crash it stays in the system's
 //! temporary folder, named `conjure-…`, for the system to clear.
 
@@ -9,7 +9,7 @@ mod snapshot;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -27,7 +27,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// A new folder with a random name, mode 0700, that goes when the value is dropped.
+    /// A new folder that goes when the value is dropped. It lies in one with a random name that only its owner may
+    /// enter: commands can change the permissions of their workspace, and not those of the folder around it.
     ///
     /// # Errors
     /// When the system's temporary folder cannot be written to.
@@ -44,7 +45,9 @@ impl Workspace {
                 ),
             })?;
         // Resolved, because sandboxes name and compare paths without links in them.
-        let path = guard.path().canonicalize().map_err(|error| Error::io(guard.path(), &error))?;
+        let around = guard.path().canonicalize().map_err(|error| Error::io(guard.path(), &error))?;
+        let path = around.join("workspace");
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| Error::io(&path, &error))?;
         Ok(Self { path, guard: Some(guard) })
     }
 

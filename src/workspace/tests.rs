@@ -16,16 +16,19 @@ fn source(name: &str, content: &str) -> (TempDir, PathBuf) {
 fn a_temporary_folder_is_private_and_goes_unless_it_is_kept() {
     let gone = Workspace::temporary().unwrap();
     let path = gone.path().to_owned();
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    let around = path.parent().unwrap().to_owned();
+    for folder in [&path, &around] {
+        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    }
     drop(gone);
-    assert!(!path.exists());
+    assert!(!around.exists());
 
     let mut kept = Workspace::temporary().unwrap();
     kept.keep();
     let path = kept.path().to_owned();
     drop(kept);
     assert!(path.exists());
-    std::fs::remove_dir(path).unwrap();
+    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
 }
 
 #[test]

@@ -83,7 +83,14 @@ fn a_broken_skill_is_a_warning_and_the_others_are_there() {
 fn a_sandbox_that_is_not_there_is_a_usage_error() {
     let script = script("- content: x\n");
     let run = || Conjure::new(["run", "--script"]).arg(script.path());
-    run().arg("Go").finish().code(2).says("hint: `--sandbox local`");
+    let local = || run().args(["--sandbox", "local", "Go"]);
+    local().args(["--memory", "1g"]).finish().code(2).says("cannot enforce what is demanded of it: memory");
+    local().args(["--cpus", "2"]).finish().code(2).says("processor");
+    local().args(["--network", "limited:example.org"]).finish().code(2).says("cannot limit the network");
+    run().args(["--memory", "0", "Go"]).finish().code(2).says("memory must be 8 MiB to 64 TiB");
+    run().args(["--memory", "lots", "Go"]).finish().code(2).says("`lots` is not a size");
+    run().args(["--cpus", "0", "Go"]).finish().code(2).says("the number of processors must be 0.01 to 4096");
+    run().args(["--network", "bridge", "Go"]).finish().code(2).says("use `full`");
     run().args(["--sandbox", "docker", "Go"]).finish().code(2).says("not in this version");
     run().args(["--sandbox", "nowhere", "Go"]).finish().code(2).says("there is no sandbox `nowhere`");
 }

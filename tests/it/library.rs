@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    Block, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, ContextOptions,
-    Environment, Error, ErrorKind, Executor, ExecutorKind, Layout, LineRange, Message, Processed, Request,
-    Response, SandboxError, SandboxErrorKind, Settings, Skill, ToolCall, Toolbox, View, Workbench, Written,
-    conversation_complete, create_context, execute, execute_tool_calls, extract_tool_uses, final_text,
-    find_skill, format_tool_results_message, load, load_body, loop_options, model_fn, parse_response,
-    process_response, read_resource, run_loop,
+    Block, Boundary, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, ContextOptions,
+    Environment, Error, ErrorKind, Executor, ExecutorKind, Isolation, Layout, LimitsReached, LineRange,
+    Message, Processed, Request, Response, SandboxError, SandboxErrorKind, Settings, Skill, ToolCall,
+    Toolbox, View, Workbench, Written, conversation_complete, create_context, execute, execute_tool_calls,
+    extract_tool_uses, final_text, find_skill, format_tool_results_message, load, load_body, loop_options,
+    model_fn, parse_response, process_response, read_resource, run_loop,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -70,7 +70,11 @@ fn a_context_is_private_and_allows_what_it_was_given() {
     let options =
         ContextOptions { allowed_paths: vec![allowed.path().to_owned()], ..ContextOptions::default() };
     let context = create_context(&skills(), &local(), options).unwrap();
-    assert_eq!(context.execution().read_only.len(), 4);
+    let shared = &context.execution().read_only;
+    assert_eq!(shared.len(), 4);
+    let first = &skills()[0];
+    assert_eq!(shared[0].host, first.root_dir());
+    assert_eq!(shared[0].target, Path::new("/mnt/skills").join(first.name().as_str()));
     assert_eq!(context.execution().allowed_paths, [allowed.path().canonicalize().unwrap()]);
     let path = context.workspace().path().to_owned();
     assert!(path.is_dir());
@@ -79,6 +83,23 @@ fn a_context_is_private_and_allows_what_it_was_given() {
     let missing = ContextOptions { allowed_paths: vec!["/no/such".into()], ..ContextOptions::default() };
     let none: [Skill; 0] = [];
     assert_eq!(create_context(&none, &local(), missing).unwrap_err().kind(), ErrorKind::FileNotFound);
+}
+
+#[test]
+fn a_session_has_one_skill_of_a_name() {
+    let other = tempfile::tempdir().unwrap();
+    let first = skills().remove(0);
+    let folder = other.path().join(first.name().as_str());
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(first.root_dir().join("SKILL.md"), folder.join("SKILL.md")).unwrap();
+    let second = load(other.path()).unwrap().skills.remove(0);
+    let twice = [first.clone(), first.clone()];
+    let context = create_context(&twice, &local(), ContextOptions::default()).unwrap();
+    assert_eq!(context.execution().read_only.len(), 1);
+    let refused =
+        create_context(&[first, Arc::new(second)], &local(), ContextOptions::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidSkillStructure);
+    assert!(refused.to_string().contains("both are the skill"), "{refused}");
 }
 
 #[test]
@@ -205,11 +226,23 @@ async fn a_failing_client_is_an_api_error_and_says_whether_to_try_again() {
 }
 
 #[tokio::test]
-async fn without_a_named_sandbox_none_is_opened() {
-    let refused = Workbench::open(Vec::<Skill>::new(), &Config::default(), ContextOptions::default())
-        .await
-        .unwrap_err();
+async fn without_a_named_sandbox_it_is_a_jail() {
+    let workbench =
+        Workbench::open(Vec::<Skill>::new(), &Config::default(), ContextOptions::default()).await.unwrap();
+    let isolation = workbench.executor().isolation();
+    assert_eq!((isolation.filesystem, isolation.network), (Boundary::Enforced, Boundary::Enforced));
+    assert_eq!(workbench.executor().layout().workspace, Path::new("/workspace"));
+    workbench.close().await;
+}
+
+#[tokio::test]
+async fn what_a_configuration_demands_and_the_sandbox_cannot_enforce_is_an_error() {
+    let floor = Isolation { filesystem: Boundary::Enforced, ..Isolation::NONE };
+    let demanding = local().with(Settings { floor: Some(floor), ..Settings::default() }).unwrap();
+    let opened = Workbench::open(Vec::<Skill>::new(), &demanding, ContextOptions::default()).await;
+    let refused = opened.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ContainerError);
+    assert!(refused.to_string().contains("filesystem"), "{refused}");
 }
 
 /// An executor of the host's own (specification 17.4): it runs nothing and remembers what it was asked.
@@ -240,8 +273,8 @@ impl Executor for Remembering {
         let stdout = CommandOutput { total: head.len() as u64, head, ..CommandOutput::default() };
         Box::pin(async move {
             let stderr = CommandOutput::default();
-            let end = CommandEnd::Exited(0);
-            Ok(CommandOutcome { end, stdout, stderr, duration: std::time::Duration::ZERO })
+            let (end, reached) = (CommandEnd::Exited(0), LimitsReached::default());
+            Ok(CommandOutcome { end, stdout, stderr, duration: std::time::Duration::ZERO, reached })
         })
     }
 

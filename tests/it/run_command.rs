@@ -9,7 +9,7 @@ use crate::support::{Conjure, fixture, script};
 
 /// The main job on this data.
 fn sales(data: &Path) -> Conjure {
-    Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local"])
+    Conjure::new(["run", "--skills", "fixtures/skills"])
         .arg("--script")
         .arg(fixture("scripts/sales-report.yaml"))
         .arg("--file")
@@ -50,7 +50,7 @@ fn the_answer_has_the_real_figures_and_is_all_of_standard_output() {
     assert_eq!(done.stdout.lines().count(), 1);
     done.says("the model's words come from the script")
         .says("the tools are real")
-        .says("isolates nothing")
+        .says("the sandbox `jail` keeps commands apart from this machine")
         .says("bash_tool")
         .does_not_say("\x1b[")
         .does_not_say("grew fastest: ");
@@ -292,5 +292,5 @@ fn the_environment_and_the_file_configure_a_run() {
     std::fs::write(&file, "executor = \"local\"\n").unwrap();
     let done = run().arg("--config").arg(&file).arg("Go").finish().code(0);
     assert_eq!(done.stdout, "Done.\n");
-    run().arg("Go").finish().code(2).says("hint: `--sandbox local`");
+    run().arg("Go").finish().code(0).says("the sandbox `jail` keeps commands apart");
 }

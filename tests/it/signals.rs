@@ -115,3 +115,42 @@ fn a_run_whose_errors_nobody_reads_can_be_interrupted() {
     let finished = run.wait();
     assert!(matches!(finished.code, Some(130 | 143)), "{finished:?}");
 }
+
+#[test]
+fn a_signal_while_packing_leaves_nothing_behind() {
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let (skill, output) = (root.join("big"), root.join("output"));
+        std::fs::create_dir(&skill).unwrap();
+        std::fs::create_dir(&output).unwrap();
+        std::fs::write(skill.join("SKILL.md"), "---\nname: big\ndescription: Takes long\n---\n").unwrap();
+        // Slow to compress: every three bytes have been there before, and what follows them is another each time.
+        let mut state = 1_u32;
+        let bytes = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b"abcd"[(state >> 30) as usize]
+        });
+        std::fs::write(skill.join("data"), bytes.take(29_000_000).collect::<Vec<u8>>()).unwrap();
+        // A fast machine may have packed it all before the signal arrives: then it is tried again.
+        let is_caught = (0..10).any(|_| {
+            let pack = Conjure::new(["skills", "pack"]).arg(&skill).arg("-o").arg(&output).start();
+            // What it writes is open, whether or not it has a name.
+            let folder = format!("/proc/{}/fd", pack.pid().as_raw_nonzero());
+            eventually("the package is being written", || {
+                let open = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+                open.filter_map(|file| std::fs::read_link(file.path()).ok())
+                    .any(|file| file.starts_with(&output))
+            });
+            pack.signal(signal);
+            if pack.wait().code == Some(0) {
+                std::fs::remove_dir_all(&output).unwrap();
+                std::fs::create_dir(&output).unwrap();
+                return false;
+            }
+            assert_eq!(std::fs::read_dir(&output).unwrap().count(), 0, "something was left on disk");
+            true
+        });
+        assert!(is_caught, "it always ended before the signal");
+    }
+}

@@ -227,6 +227,61 @@ fn a_packed_skill_is_a_skill() {
 }
 
 #[test]
+fn a_packages_private_folder_is_told_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    skills(["pack", "fixtures/skills/minimal-skill", "-o", root.to_str().unwrap()]).code(0);
+    let package = root.join("minimal-skill.skill");
+    // By a relative path, and with something to find.
+    let content = "---\nname: sly\ndescription: Use when: asked\n---\n";
+    let sly = root.join("sly");
+    std::fs::create_dir(&sly).unwrap();
+    std::fs::write(sly.join("SKILL.md"), content).unwrap();
+    let run = |args: &[&str]| {
+        let done = Conjure::new([&["skills"], args].concat()).folder(&root).finish();
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(!said.contains("conjure-skill-"), "{args:?}: {said}");
+        done
+    };
+    let listed = run(&["list", "--skills", ".", "--format", "json"]).code(0);
+    let list: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(list[0]["location"], package.to_str().unwrap());
+    assert_eq!(list[1]["location"], sly.join("SKILL.md").to_str().unwrap());
+    let name = "minimal-skill.skill";
+    let shown = run(&["inspect", name, "--format", "json"]).code(0);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(shown["location"], package.to_str().unwrap());
+    assert!(run(&["inspect", name]).code(0).stdout.contains(package.to_str().unwrap()));
+    let prompt = run(&["prompt", name]).code(0);
+    assert!(prompt.stdout.contains(&format!("<location>\n{}\n</location>", package.display())), "{prompt:?}");
+    run(&["properties", name]).code(0);
+    run(&["validate", name, "--format", "json"]).code(0);
+    std::fs::write(root.join("broken.skill"), package_of(content)).unwrap();
+    for command in ["validate", "properties", "prompt"] {
+        run(&[command, "broken.skill"]).code(1);
+    }
+    let report = run(&["validate", "broken.skill", "--format", "json"]).code(1).stdout;
+    assert!(report.contains("\"broken.skill/SKILL.md\""), "{report}");
+}
+
+/// A package with a `SKILL.md` of this content at its root, not compressed, that no packer of ours would write.
+fn package_of(content: &str) -> Vec<u8> {
+    const NAME: &[u8] = b"SKILL.md";
+    let crc = !content.bytes().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xEDB8_8320 } else { 0 })
+    });
+    let size = u32::try_from(content.len()).unwrap().to_le_bytes();
+    // The version, no flags, not compressed, the first moment, checksum, sizes, length of the name, no extra fields.
+    let fields =
+        [&[20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0], &crc.to_le_bytes()[..], &size, &size, &[8, 0, 0, 0]].concat();
+    let local = [b"PK\x03\x04", &fields[..], NAME, content.as_bytes()].concat();
+    let central = [b"PK\x01\x02\x14\0", &fields[..], &[0; 14], NAME].concat();
+    let lengths = [central.len(), local.len()].map(|length| u32::try_from(length).unwrap().to_le_bytes());
+    let end = [b"PK\x05\x06\0\0\0\0\x01\0\x01\0", &lengths.concat()[..], &[0, 0]].concat();
+    [local, central, end].concat()
+}
+
+#[test]
 fn what_is_no_package_is_refused_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("broken.skill");
@@ -241,5 +296,16 @@ fn what_is_no_package_is_refused_by_its_name() {
     // What is no folder is not packed, and nothing is written for one that is not there.
     skills(["pack", path, "-o", folder.path().to_str().unwrap()]).code(1);
     skills(["pack", "no-such-skill", "-o", folder.path().to_str().unwrap()]).code(2);
+    // What is there and no plain file is not replaced.
+    let device = folder.path().join("device");
+    std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+    let device = device.to_str().unwrap();
+    let refused = skills(["pack", "fixtures/skills/minimal-skill", "-o", device]).code(1);
+    assert!(
+        refused.stderr.contains(device) && refused.stderr.contains("no plain file"),
+        "{}",
+        refused.stderr
+    );
+    std::fs::remove_file(device).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

@@ -1,7 +1,7 @@
 //! From the events of a stream to one answer (`reference/messages-api.md`, "Stream").
 //!
-//! The accumulator owns the answer so far; it is bounded by the bytes that the client lets in, and lost with the
-//! call. Blocks are finished when the message is, since only its stop reason tells whether a cut input is an error.
+//! The accumulator owns the answer so far; it is bounded by the bytes that the client lets in and, since little things
+//! take more memory than bytes, by their number. It is lost with the call. Blocks are finished when the message is, since only its stop reason tells whether a cut input is an error.
 
 use std::borrow::Cow;
 
@@ -24,6 +24,14 @@ pub enum StreamError {
     /// Its events do not follow the protocol.
     #[error("{0}")]
     Protocol(String),
+    /// It has more parts than an answer may have.
+    #[error("the answer has more than {limit} {what}")]
+    TooMany {
+        /// Parts of which kind.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The service reported an error in mid-stream.
     #[error("the service reported `{}` in mid-stream: {message}", String::from(.kind.clone()))]
     Service {
@@ -39,6 +47,8 @@ pub enum StreamError {
 pub struct Accumulator {
     message: Option<WireMessage>,
     blocks: Vec<GrowingBlock>,
+    /// How many citations, and fields of deltas that we do not know, are kept until the end.
+    additions: usize,
     shown: Shown,
     is_stopped: bool,
 }
@@ -109,6 +119,11 @@ struct PieceDelta<'a> {
     #[serde(borrow, default)]
     thinking: Cow<'a, str>,
 }
+
+/// How many blocks an answer may have. Real ones have a handful, with tools of the service dozens.
+pub(crate) const MOST_BLOCKS: usize = 10_000;
+/// How many citations, and fields of deltas that we do not know, an answer may have.
+const MOST_ADDITIONS: usize = 100_000;
 
 /// How a piece begins, as the service writes it.
 const PIECE: &str = r#"{"type":"content_block_delta""#;
@@ -331,6 +346,9 @@ impl Accumulator {
         show: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let index = self.blocks.len();
+        if index == MOST_BLOCKS {
+            return Err(StreamError::TooMany { what: "content blocks", limit: MOST_BLOCKS });
+        }
         let (block, beginning) = GrowingBlock::start(start)
             .map_err(|reason| protocol(format!("content block {index}: {reason}")))?;
         self.blocks.push(block);
@@ -354,7 +372,6 @@ impl Accumulator {
         if matches!(delta.kind, DeltaType::Compaction | DeltaType::Unknown) {
             return self.grow_by_other(index, delta.kind, data, show);
         }
-        let block = self.block(index)?;
         match delta.kind {
             DeltaType::Text | DeltaType::Thinking | DeltaType::InputJson => {
                 let text = |text: Option<String>| Cow::Owned(text.unwrap_or_default());
@@ -367,11 +384,14 @@ impl Accumulator {
                 self.grow_by_piece(index, piece, show)?;
             }
             DeltaType::Signature => {
+                let block = self.block(index)?;
                 if let Some(signature) = delta.signature {
                     block.set_signature(signature);
                 }
             }
             DeltaType::Citations => {
+                self.count_additions(1)?;
+                let block = self.block(index)?;
                 if let Some(citation) = delta.citation {
                     block.add_citation(citation);
                 }
@@ -429,6 +449,7 @@ impl Accumulator {
         let other: OtherDelta = serde_json::from_str(data)
             .map_err(|error| protocol(format!("a delta of block {index} cannot be read: {error}")))?;
         let merge = if kind == DeltaType::Compaction { Merge::Replace } else { Merge::Append };
+        self.count_additions(other.delta.len().max(1))?;
         self.block(index)?.add_other(merge, other.delta);
         self.mark_shown(show);
         Ok(())
@@ -438,6 +459,14 @@ impl Accumulator {
         self.blocks
             .get_mut(index)
             .ok_or_else(|| protocol(format!("a delta for content block {index}, which was not started")))
+    }
+
+    fn count_additions(&mut self, more: usize) -> Result<(), StreamError> {
+        self.additions = self.additions.saturating_add(more);
+        if self.additions > MOST_ADDITIONS {
+            return Err(StreamError::TooMany { what: "citations and unknown deltas", limit: MOST_ADDITIONS });
+        }
+        Ok(())
     }
 
     fn show(&mut self, event: ModelEvent, show: &mut dyn FnMut(ModelEvent)) {

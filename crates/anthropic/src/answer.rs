@@ -1,9 +1,14 @@
 //! A complete answer, with the parts of it that a conversation does not keep.
 
+use std::fmt;
+
+use conjure_base::ContainerId;
 use conjure_conversation::{AfterAnswer, Block, Response, StopReason, Usage};
 use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::accumulate::MOST_BLOCKS;
 use crate::block::GrowingBlock;
 
 /// What the service answered.
@@ -15,8 +20,8 @@ pub struct Answer {
     pub stop_sequence: Option<String>,
     /// More on why it stopped, as the service wrote it.
     pub stop_details: Option<Box<RawValue>>,
-    /// The container that the service's tools ran in, `{"id", "expires_at", ...}`, as it wrote it. The service
-    /// wants its id with every later request; the loop does not send it yet, a host can, by `Options::with_field`.
+    /// The container that the service's tools ran in, `{"id", "expires_at", ...}`, as it wrote it. Its id is in
+    /// the response too, so that the conversation names it in every later request.
     pub container: Option<Box<RawValue>>,
 }
 
@@ -58,7 +63,7 @@ pub(crate) struct WireMessage {
     pub(crate) id: Option<String>,
     #[serde(default)]
     pub(crate) model: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few_blocks")]
     pub(crate) content: Vec<Box<RawValue>>,
     #[serde(default)]
     pub(crate) stop_reason: Option<String>,
@@ -70,6 +75,32 @@ pub(crate) struct WireMessage {
     pub(crate) container: Option<Box<RawValue>>,
     #[serde(default)]
     pub(crate) usage: Option<WireUsage>,
+}
+
+/// Reads as many blocks as an answer may have: each takes many times the memory that it takes on the wire.
+fn few_blocks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<RawValue>>, D::Error> {
+    struct Blocks;
+
+    impl<'de> Visitor<'de> for Blocks {
+        type Value = Vec<Box<RawValue>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of content blocks")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut blocks = Vec::new();
+            while let Some(block) = list.next_element()? {
+                if blocks.len() == MOST_BLOCKS {
+                    return Err(de::Error::custom(format!("it has more than {MOST_BLOCKS} content blocks")));
+                }
+                blocks.push(block);
+            }
+            Ok(blocks)
+        }
+    }
+
+    deserializer.deserialize_seq(Blocks)
 }
 
 impl WireMessage {
@@ -93,6 +124,13 @@ impl WireMessage {
 
     /// The answer with this content.
     pub(crate) fn into_answer(self, content: Vec<Block>) -> Answer {
+        #[derive(Deserialize)]
+        struct Container {
+            id: ContainerId,
+        }
+        // A container that cannot be named cannot be used again either; a host still sees it as it came.
+        let container =
+            self.container.as_ref().and_then(|raw| serde_json::from_str::<Container>(raw.get()).ok());
         Answer {
             response: Response {
                 id: self.id,
@@ -101,6 +139,7 @@ impl WireMessage {
                 stop_reason: StopReason::from(self.stop_reason),
                 usage: self.usage.unwrap_or_default().tokens(),
                 request_id: None,
+                container: container.map(|container| container.id),
             },
             stop_sequence: self.stop_sequence,
             stop_details: self.stop_details,

@@ -1,8 +1,9 @@
 //! The body of a request: what is stable first, the messages last, and every block as it is stored.
 //!
-//! **Bytes.** Without cache marks, the body of call N without its closing `]}` is a byte prefix of the body of
+//! **Bytes.** Without cache marks, the body of call N up to the end of its messages is a byte prefix of the body of
 //! call N+1, as long as tools, instructions and options stay the same: the order of fields is fixed, the tools and
-//! instructions come before the messages, and blocks are copied to the byte. A mark is the text
+//! instructions come before the messages, and blocks are copied to the byte. Behind the messages stands the
+//! container alone, since it is not known before the first answer. A mark is the text
 //! `,"cache_control":{...}` before the closing brace of the tool, instruction or block it stands on. It is only ever
 //! written into the body, never into what is stored, and it moves on with the conversation; so with marks the prefix
 //! holds once the marks are taken out. The service too caches by content, not by the marks.
@@ -15,13 +16,16 @@
 
 use std::sync::Arc;
 
+use conjure_base::ContainerId;
 use conjure_conversation::{Block, BlockKind, Message, Request, Role};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::config::Caching;
 use crate::fields::quoted;
 use crate::options::Options;
 
+const CONTAINER: &str = "container";
 /// How many marks the service takes.
 const MOST_MARKS: usize = 4;
 /// From how many blocks on the mark of the call before is set again.
@@ -66,7 +70,7 @@ pub(crate) fn body(request: &Request, options: &Options, delivery: Delivery) -> 
     if delivery == Delivery::Streamed {
         body.text(",\"stream\":true");
     }
-    for (name, value) in options.extra() {
+    for (name, value) in options.extra().iter().filter(|(name, _)| *name != CONTAINER) {
         body.text(",");
         body.text(&quoted(name));
         body.text(":");
@@ -107,8 +111,28 @@ pub(crate) fn body(request: &Request, options: &Options, delivery: Delivery) -> 
         }
         body.text("]}");
     }
-    body.text("]}");
+    body.text("]");
+    if let Some(container) = container(options.extra().get(CONTAINER), request.container.as_ref()) {
+        body.text(",\"container\":");
+        body.text(&container.to_string());
+    }
+    body.text("}");
     body.0
+}
+
+/// The container of a request: the one that the host names; where the host asks for skills and names no id, its
+/// wishes with the id that the conversation has; else that id.
+fn container(named: Option<&Value>, used: Option<&ContainerId>) -> Option<Value> {
+    let id = || used.map(|id| Value::from(id.as_str()));
+    match named {
+        Some(Value::Object(wishes)) if wishes.get("id").is_none_or(Value::is_null) => {
+            let mut wishes = wishes.clone();
+            wishes.extend(id().map(|id| ("id".to_owned(), id)));
+            Some(Value::Object(wishes))
+        }
+        Some(named) => Some(named.clone()),
+        None => id(),
+    }
 }
 
 struct Body(Vec<u8>);
@@ -160,8 +184,7 @@ fn with_mark(object: &str, mark: &str) -> String {
 
 /// The blocks that are to be marked, the most valuable first, and how many the host has marked itself.
 fn places(messages: &[Arc<Message>]) -> (Places, usize) {
-    let own =
-        messages.iter().flat_map(|message| &message.content).filter(|block| has_own_mark(block)).count();
+    let own = messages.iter().flat_map(|message| &message.content).map(own_marks).sum();
     let mut users = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
     let Some((last, _)) = users.next() else { return (Places::new(), own) };
     let mut wanted = vec![last];
@@ -189,15 +212,41 @@ fn can_be_marked(block: &Block) -> bool {
     }
 }
 
-fn has_own_mark(block: &Block) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Marked<'a> {
-        #[serde(borrow, default)]
-        cache_control: Option<&'a serde_json::value::RawValue>,
+/// What of a block, or of a part of it, may be marked or hold what is.
+#[derive(serde::Deserialize)]
+struct Marked<'a> {
+    #[serde(borrow, default)]
+    cache_control: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    source: Option<&'a RawValue>,
+}
+
+impl<'a> Marked<'a> {
+    /// Most blocks do not name a mark at all; only of the others is it asked where.
+    fn of(json: &'a str) -> Option<Self> {
+        json.contains("cache_control").then(|| serde_json::from_str(json).ok()).flatten()
     }
-    // Most blocks do not name it at all; only then a look at where.
-    block.json().contains("cache_control")
-        && serde_json::from_str::<Marked<'_>>(block.json()).is_ok_and(|marked| marked.cache_control.is_some())
+}
+
+fn has_own_mark(block: &Block) -> bool {
+    Marked::of(block.json()).is_some_and(|marked| marked.cache_control.is_some())
+}
+
+/// How many marks the service counts in a block as it is stored: its own, those on the parts of its content, as a
+/// result of a tool has them, and those on the parts of a document's source.
+fn own_marks(block: &Block) -> usize {
+    let Some(marked) = Marked::of(block.json()) else { return 0 };
+    let in_source = marked.source.and_then(|source| Marked::of(source.get()));
+    let lists = [marked.content, in_source.and_then(|source| source.content)];
+    let in_list = |list: &RawValue| {
+        let parts = serde_json::from_str::<Vec<&RawValue>>(list.get()).unwrap_or_default();
+        let is_marked =
+            |part: &&&RawValue| Marked::of(part.get()).is_some_and(|part| part.cache_control.is_some());
+        parts.iter().filter(is_marked).count()
+    };
+    usize::from(marked.cache_control.is_some()) + lists.into_iter().flatten().map(in_list).sum::<usize>()
 }
 
 impl Caching {

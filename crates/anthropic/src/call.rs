@@ -17,7 +17,7 @@ use crate::body::{Delivery, body};
 use crate::failure::{Failure, Next, not_admitted};
 use crate::limiter::Ticket;
 use crate::messages::Inner;
-use crate::retry::backoff;
+use crate::retry::{backoff, is_limit};
 use crate::sse::SseParser;
 
 /// How long the end of the connection's body is awaited after `message_stop`, so that the connection can be used
@@ -167,7 +167,7 @@ impl Call {
         let transport = &shared.transport;
         let permit = shared.limiter.admit(self.ticket, self.deadline).await.map_err(|refused| {
             let mut error = self.last.take().unwrap_or_else(|| not_admitted(refused.retry_after));
-            error.retry_after = Some(refused.retry_after);
+            error.retry_after = (!refused.retry_after.is_zero()).then_some(refused.retry_after);
             Failure { error, next: Next::GiveUp }
         })?;
         let idle = match self.delivery {
@@ -182,12 +182,12 @@ impl Call {
             Err(failure) => return Err(failure),
         };
         let status = response.status().as_u16();
-        if status == 429 {
+        if is_limit(status) {
             // The others must know before the body has been read.
             let now = transport.clock.timestamp();
             let wait = crate::retry::retry_after(response.headers(), now)
                 .unwrap_or_else(|| backoff(self.failed, shared.jitter.next()));
-            permit.rate_limited(wait, shared.jitter.next());
+            permit.limited(wait, shared.jitter.next());
         } else {
             permit.answered();
         }
@@ -211,6 +211,12 @@ impl Call {
         let Failure { mut error, next } = failure;
         if let Some(reading) = reading {
             error.request_id = error.request_id.or_else(|| reading.request_id.clone());
+        }
+        if reading.is_some() && next == Next::RetryWhenAdmitted {
+            // A stream has no headers left to name a wait; the others must know also when this call gives up.
+            let (wait, random) =
+                (backoff(self.failed, self.inner.shared.jitter.next()), self.inner.shared.jitter.next());
+            self.inner.shared.limiter.limited(wait, random);
         }
         let shown = reading.map_or(Shown::Nothing, |reading| reading.accumulator.shown());
         let shared = &self.inner.shared;
@@ -309,11 +315,10 @@ impl Reading {
 
     /// The body is over before the answer is.
     fn cut_off(&self) -> Failure {
-        if self.received == 0 {
-            let message = "the service answered with an empty body";
-            return Failure::new(ModelErrorKind::Protocol, message, Next::GiveUp);
-        }
-        let message = "the stream ended before the answer was complete (no `message_stop`)";
+        let message = match self.received {
+            0 => "the stream ended before anything of the answer came",
+            _ => "the stream ended before the answer was complete (no `message_stop`)",
+        };
         Failure::new(ModelErrorKind::Truncated, message, Next::Retry)
     }
 

@@ -256,13 +256,26 @@ impl Config {
         }
         match url.scheme() {
             "https" => {}
-            "http" if self.plaintext == Plaintext::Anywhere || is_loopback(&url) => {}
+            "http" if self.plaintext == Plaintext::Anywhere => {}
+            "http" if is_loopback(&url) && !self.has_distant_proxy() => {}
+            "http" if is_loopback(&url) => {
+                return refuse(
+                    &url,
+                    "the key would travel to the proxy in plain text; use no proxy for loopback",
+                );
+            }
             "http" => return refuse(&url, "the key would travel in plain text; use `https://`"),
             _ => return refuse(&url, "only `https://`, and `http://` for loopback, can be reached"),
         }
         let path = format!("{}/v1/messages", url.path().trim_end_matches('/'));
         url.set_path(&path);
         Ok(url)
+    }
+
+    /// Whether there is a proxy on another machine, or one that nobody can tell where it is.
+    fn has_distant_proxy(&self) -> bool {
+        let is_near = |proxy: &String| Url::parse(proxy).is_ok_and(|url| is_loopback(&url));
+        self.proxy.as_ref().is_some_and(|proxy| !is_near(proxy))
     }
 
     /// The key, if it can be a key.
@@ -328,6 +341,12 @@ mod tests {
             assert!(matches!(error, ConfigError::BaseUrl { .. }), "{base}");
             assert!(!error.to_string().contains("pass@"), "{error}");
         }
+        let near = config("http://127.0.0.1:1").with_proxy("http://localhost:3128");
+        assert!(near.messages_url().is_ok());
+        let distant = near.with_proxy("http://user:pass@proxy.example:3128");
+        let error = distant.messages_url().unwrap_err().to_string();
+        assert!(error.contains("plain text") && !error.contains("pass@"), "{error}");
+        assert!(distant.with_base_url(DEFAULT_BASE_URL).messages_url().is_ok());
         assert!(config("http://example.com").with_plaintext(Plaintext::Anywhere).messages_url().is_ok());
     }
 

@@ -9,7 +9,7 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
 use crate::accumulate::StreamError;
-use crate::retry::{Advice, retry_after};
+use crate::retry::{Advice, is_limit, retry_after};
 
 /// How much of a service's message is kept, in characters.
 const LONGEST_MESSAGE: usize = 2_000;
@@ -95,7 +95,7 @@ impl Reporter {
         };
         let next = match Advice::of(headers).applied_to(status) {
             false => Next::GiveUp,
-            true if status == 429 => Next::RetryWhenAdmitted,
+            true if is_limit(status) => Next::RetryWhenAdmitted,
             true => Next::Retry,
         };
         Failure { error, next }
@@ -105,6 +105,9 @@ impl Reporter {
     pub(crate) fn stream(&self, error: StreamError) -> Failure {
         match error {
             StreamError::Sse(error) => {
+                Failure::new(ModelErrorKind::Protocol, error.to_string(), Next::GiveUp)
+            }
+            error @ StreamError::TooMany { .. } => {
                 Failure::new(ModelErrorKind::Protocol, error.to_string(), Next::GiveUp)
             }
             StreamError::Protocol(reason) => {
@@ -120,8 +123,13 @@ impl Reporter {
                 };
                 let name = String::from(kind.clone());
                 let message = format!("the service reported an error in mid-stream ({name}): {message}");
+                let is_limit = matches!(kind, ApiErrorKind::RateLimit | ApiErrorKind::Overloaded);
                 let error = ModelError::new(ModelErrorKind::Api(kind), message);
-                let next = if error.is_retryable() { Next::Retry } else { Next::GiveUp };
+                let next = match error.is_retryable() {
+                    true if is_limit => Next::RetryWhenAdmitted,
+                    true => Next::Retry,
+                    false => Next::GiveUp,
+                };
                 Failure { error, next }
             }
         }
@@ -181,7 +189,7 @@ impl Reporter {
     }
 
     /// Without secrets and control characters, and cut after so many characters.
-    fn clean(&self, text: &str, longest: usize) -> String {
+    pub(crate) fn clean(&self, text: &str, longest: usize) -> String {
         // Redacted before it is cut: half a key would not be recognised.
         let text = self.redactor.redact(text);
         let mut cut: String =
@@ -200,15 +208,17 @@ pub(crate) fn timeout(message: String, next: Next) -> Failure {
 
 /// The failure of a call that the limiter did not let through.
 pub(crate) fn not_admitted(wait: Duration) -> ModelError {
+    let message = if wait.is_zero() {
+        "the key was rate limited, and the calls that waited before this one have not been answered in the time that \
+         it may wait"
+            .to_owned()
+    } else {
+        let seconds = wait.as_secs_f64();
+        format!("the key is rate limited for another {seconds:.1} s, longer than this call may wait")
+    };
     ModelError {
-        retry_after: Some(wait),
-        ..ModelError::new(
-            ModelErrorKind::Api(ApiErrorKind::RateLimit),
-            format!(
-                "the key is rate limited for another {:.1} s, longer than this call may wait",
-                wait.as_secs_f64()
-            ),
-        )
+        retry_after: (!wait.is_zero()).then_some(wait),
+        ..ModelError::new(ModelErrorKind::Api(ApiErrorKind::RateLimit), message)
     }
 }
 
@@ -227,5 +237,23 @@ fn kind_of_status(status: u16) -> ApiErrorKind {
         400..=499 => ApiErrorKind::InvalidRequest,
         500..=599 => ApiErrorKind::Api,
         other => ApiErrorKind::Unknown(format!("status_{other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_by_the_limiter_names_a_wait_only_where_there_is_one() {
+        let closed = not_admitted(Duration::from_millis(2500));
+        assert_eq!(closed.retry_after, Some(Duration::from_millis(2500)));
+        assert!(closed.message.contains("another 2.5 s"), "{closed}");
+        let queued = not_admitted(Duration::ZERO);
+        assert_eq!(queued.retry_after, None);
+        assert!(
+            queued.message.contains("have not been answered") && !queued.message.contains('0'),
+            "{queued}"
+        );
     }
 }

@@ -37,6 +37,11 @@ impl Fields {
         }
     }
 
+    /// How many fields there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.fields.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().map(|(name, json)| (name.as_str(), json.as_str()))
     }

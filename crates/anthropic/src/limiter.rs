@@ -1,13 +1,15 @@
-//! One limiter per key, shared by all sessions that use it: what one of them learns of a rate limit, all heed. (A limit that
-//! is reported within a stream, after a good head, is not learned from.)
+//! One limiter per key, shared by all sessions that use it: what one of them learns of a limit, all heed.
 //!
-//! While the key is not limited, calls pass without waiting. After a 429 the gate closes until the service's
-//! `retry-after` (with jitter) is over; then exactly one call, the one that has waited longest, goes out as a
-//! probe. Another 429 closes the gate again; anything else opens it slowly, one call and then twice as many per
-//! answer, so that a thousand waiting sessions do not come back as a herd.
+//! While the key is not limited, calls pass without waiting. After a limit (a 429, a 529, or either's error in the midst of
+//! a stream) the gate closes until the service's `retry-after` (with jitter) is over; then exactly one call, the one that
+//! has waited longest, goes out as a probe. Another limit closes the gate again; anything else opens it slowly, one call
+//! and then twice as many per answer, so that a thousand waiting sessions do not come back as a herd. Calls that are not
+//! answered for [`PROBE_HOLD`] do not hold up the others: one more goes out beside them.
 //!
 //! It owns the queue of waiting calls, in memory only; a crash forgets it, and the service reminds us. A waiting
-//! or admitted call that is dropped gives its place back: there is no state that only its own progress can leave.
+//! or admitted call that is dropped gives its place back: there is no state that only its own progress can leave. Nor
+//! does a call that nobody polls any more keep the others: the first in the queue watches the time, and the others,
+//! [`WATCH_LATER`], whether it did.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -21,11 +23,17 @@ use futures_util::future::BoxFuture;
 /// How much longer than asked the gate stays closed, at most: this part of the wait.
 const JITTER: f64 = 0.1;
 
+/// For how long calls without an answer keep those behind them from trying. The head of a streamed answer takes seconds.
+const PROBE_HOLD: Duration = Duration::from_secs(10);
+
+/// How much later than the first in the queue the others look at the time.
+const WATCH_LATER: Duration = Duration::from_secs(60);
+
 /// Why a call was not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the key is rate limited beyond the call's deadline")]
 pub(crate) struct NotAdmitted {
-    /// How long until the gate may open.
+    /// How long until the gate may open; zero when it may be open, and others are before this call.
     pub(crate) retry_after: Duration,
 }
 
@@ -45,7 +53,7 @@ struct State {
     gate: Gate,
     next_ticket: u64,
     waiting: BTreeMap<Ticket, Waiting>,
-    /// Counts the 429s: an answer to a call that was sent before the last of them says nothing about now.
+    /// Counts the limits: an answer to a call that was sent before the last of them says nothing about now.
     epoch: u64,
     /// Calls of this epoch that were admitted and have no answer yet.
     in_flight: u32,
@@ -58,9 +66,10 @@ enum Gate {
     Closed {
         until: Deadline,
     },
-    /// As many may be under way at once.
+    /// As many may be under way at once; one more when none of them has been answered at the end of patience.
     Opening {
         window: u32,
+        patience: Deadline,
     },
 }
 
@@ -112,24 +121,25 @@ impl Limiter {
         }
         let _place = Place { limiter: self, ticket };
         let mut expired = self.clock.sleep_until(deadline);
-        // The timer of whoever is first in the queue; the others are woken by those before them.
-        let mut opening: Option<(Deadline, BoxFuture<'static, ()>)> = None;
+        // When to look at the time; who is first looks when it is over.
+        let mut watch: Option<(Watch, BoxFuture<'static, ()>)> = None;
         poll_fn(|context| {
             loop {
-                let until = match self.look(ticket, context) {
+                let due = match self.look(ticket, context) {
                     Look::Admitted(epoch) => return Poll::Ready(Ok(self.permit(epoch))),
                     Look::Waiting => break,
-                    Look::FirstUntil(until) => until,
+                    Look::Watching(due) => due,
                 };
-                if opening.as_ref().is_none_or(|(armed, _)| *armed != until) {
-                    opening = Some((until, self.clock.sleep_until(until)));
+                if watch.as_ref().is_none_or(|(armed, _)| *armed != due) {
+                    let at = if due.is_first { due.until } else { self.later(due.until) };
+                    watch = Some((due, self.clock.sleep_until(at)));
                 }
-                let timer = opening.as_mut().map(|(_, timer)| timer.as_mut().poll(context));
+                let timer = watch.as_mut().map(|(_, timer)| timer.as_mut().poll(context));
                 if timer != Some(Poll::Ready(())) {
                     break;
                 }
-                opening = None;
-                self.probe(until);
+                watch = None;
+                self.time_is_over(due.until);
             }
             expired.as_mut().poll(context).map(|()| Err(NotAdmitted { retry_after: self.closed_for() }))
         })
@@ -138,7 +148,9 @@ impl Limiter {
 
     fn look(&self, ticket: Ticket, context: &Context<'_>) -> Look {
         let mut state = self.lock();
-        let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
+        // Those who were admitted and have not noticed yet no longer wait.
+        let first = state.waiting.iter().find(|(_, waiting)| waiting.admitted.is_none());
+        let is_first = first.is_some_and(|(first, _)| *first == ticket);
         let gate = state.gate;
         let Some(waiting) = state.waiting.get_mut(&ticket) else { return Look::Waiting };
         if let Some(epoch) = waiting.admitted {
@@ -147,18 +159,54 @@ impl Limiter {
         }
         waiting.waker = Some(context.waker().clone());
         match gate {
-            Gate::Closed { until } if is_first => Look::FirstUntil(until),
-            _ => Look::Waiting,
+            Gate::Closed { until } | Gate::Opening { patience: until, .. } => {
+                Look::Watching(Watch { until, is_first })
+            }
+            Gate::Open => Look::Waiting,
         }
     }
 
-    /// The closed time is over: one may try, unless the gate was closed anew meanwhile.
-    fn probe(&self, until: Deadline) {
+    /// The closed time, or the patience, is over: one may try, unless another time counts by now.
+    fn time_is_over(&self, until: Deadline) {
         let mut state = self.lock();
-        if matches!(state.gate, Gate::Closed { until: now } if now == until) {
-            state.gate = Gate::Opening { window: 1 };
-            state.admit_waiting();
+        let window = match state.gate {
+            Gate::Closed { until: now } if now == until => 1,
+            Gate::Opening { window, patience } if patience == until => window.saturating_add(1),
+            _ => return,
+        };
+        state.gate = Gate::Opening { window, patience: self.patience() };
+        state.admit_waiting();
+    }
+
+    /// Closes the gate for `wait`, plus up to a tenth of it by `random` (0 to 1).
+    pub(crate) fn limited(&self, wait: Duration, random: f64) {
+        self.close(&mut self.lock(), wait, random);
+    }
+
+    fn close(&self, state: &mut State, wait: Duration, random: f64) {
+        let until = self.clock.deadline(wait.mul_f64(1.0 + JITTER * random));
+        state.gate = match state.gate {
+            Gate::Closed { until: before } if before.earlier(until) == until => {
+                Gate::Closed { until: before }
+            }
+            _ => Gate::Closed { until },
+        };
+        state.epoch += 1;
+        state.in_flight = 0;
+        // Who was admitted and has not noticed goes back to waiting.
+        for waiting in state.waiting.values_mut() {
+            waiting.admitted = None;
         }
+        state.admit_waiting();
+    }
+
+    fn patience(&self) -> Deadline {
+        self.clock.deadline(PROBE_HOLD)
+    }
+
+    /// When to look whether the first in the queue did what was to be done at `until`.
+    fn later(&self, until: Deadline) -> Deadline {
+        self.clock.deadline(self.clock.remaining(until).saturating_add(WATCH_LATER))
     }
 
     fn closed_for(&self) -> Duration {
@@ -175,9 +223,16 @@ impl Limiter {
 
 enum Look {
     Admitted(u64),
-    /// It is first, and the gate is closed until then.
-    FirstUntil(Deadline),
+    Watching(Watch),
     Waiting,
+}
+
+/// Until when nothing changes by itself, and who sees to it that then it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Watch {
+    until: Deadline,
+    /// The others have another look later: the first one may be a call that nobody polls.
+    is_first: bool,
 }
 
 impl State {
@@ -191,25 +246,21 @@ impl State {
     fn admit_waiting(&mut self) {
         let free = match self.gate {
             Gate::Open => u32::MAX,
-            Gate::Opening { window } => window.saturating_sub(self.in_flight),
-            Gate::Closed { .. } => {
-                // The first one watches the time.
-                if let Some(mut first) = self.waiting.first_entry()
-                    && let Some(waker) = first.get_mut().waker.take()
-                {
-                    waker.wake();
-                }
-                return;
-            }
+            Gate::Opening { window, .. } => window.saturating_sub(self.in_flight),
+            Gate::Closed { .. } => 0,
         };
         let epoch = self.epoch;
-        let still = self.waiting.values_mut().filter(|waiting| waiting.admitted.is_none());
-        for waiting in still.take(free as usize) {
+        let mut still = self.waiting.values_mut().filter(|waiting| waiting.admitted.is_none());
+        for waiting in still.by_ref().take(free as usize) {
             waiting.admitted = Some(epoch);
             self.in_flight = self.in_flight.saturating_add(1);
             if let Some(waker) = waiting.waker.take() {
                 waker.wake();
             }
+        }
+        // The first of those who still wait watches the time.
+        if let Some(waker) = still.next().and_then(|first| first.waker.take()) {
+            waker.wake();
         }
     }
 
@@ -248,41 +299,29 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The service answered, with anything but a 429.
+    /// The service answered, with anything but a limit.
     pub(crate) fn answered(mut self) {
         self.is_reported = true;
         let mut state = self.limiter.lock();
         state.landed(self.epoch);
         if self.epoch == state.epoch
-            && let Gate::Opening { window } = state.gate
+            && let Gate::Opening { window, .. } = state.gate
         {
             // Nobody waits any more: what comes now comes one by one anyway.
             let is_caught_up = state.waiting.is_empty() && state.in_flight == 0;
-            state.gate =
-                if is_caught_up { Gate::Open } else { Gate::Opening { window: window.saturating_add(1) } };
+            state.gate = if is_caught_up {
+                Gate::Open
+            } else {
+                Gate::Opening { window: window.saturating_add(1), patience: self.limiter.patience() }
+            };
         }
         state.admit_waiting();
     }
 
-    /// The service answered 429: nobody is sent for `wait`, plus up to a tenth of it by `random` (0 to 1).
-    pub(crate) fn rate_limited(mut self, wait: Duration, random: f64) {
+    /// The service answered with a limit: nobody is sent for `wait`, plus up to a tenth of it by `random` (0 to 1).
+    pub(crate) fn limited(mut self, wait: Duration, random: f64) {
         self.is_reported = true;
-        let until = self.limiter.clock.deadline(wait.mul_f64(1.0 + JITTER * random));
-        let mut state = self.limiter.lock();
-        state.landed(self.epoch);
-        state.gate = match state.gate {
-            Gate::Closed { until: before } if before.earlier(until) == until => {
-                Gate::Closed { until: before }
-            }
-            _ => Gate::Closed { until },
-        };
-        state.epoch += 1;
-        state.in_flight = 0;
-        // Who was admitted and has not noticed goes back to waiting.
-        for waiting in state.waiting.values_mut() {
-            waiting.admitted = None;
-        }
-        state.admit_waiting();
+        self.limiter.limited(wait, random);
     }
 }
 

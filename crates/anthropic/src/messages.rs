@@ -6,11 +6,10 @@
 //! A call that is dropped at any point is over: its connection closes, its place at the limiter is free. Nothing is
 //! kept of it, here or in a crash; whether the service had begun to answer is for the caller to record before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{Model, ModelError, ModelEvent, ModelStream, Request};
@@ -38,7 +37,14 @@ pub(crate) struct Shared {
     pub(crate) jitter: Jitter,
     pub(crate) retries: u32,
     prices: Prices,
+    /// The models that answered and have no price, cleaned for people to read.
+    unpriced: Mutex<BTreeSet<String>>,
 }
+
+/// How many models without a price are kept by name: the service names them.
+const MOST_UNPRICED: usize = 16;
+/// How long such a name may be, in characters.
+const LONGEST_MODEL: usize = 100;
 
 /// One model, with its options, under one key.
 #[derive(Debug, Clone)]
@@ -48,8 +54,6 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) options: Options,
     pub(crate) betas: Option<HeaderValue>,
-    /// Whether it was said already that there is no price of this model.
-    missed_price: AtomicBool,
 }
 
 /// What [`Messages::events`] yields.
@@ -85,6 +89,7 @@ impl Client {
             jitter: config.seed.map_or_else(Jitter::random, Jitter::seeded),
             retries: config.retries,
             prices: config.prices.clone(),
+            unpriced: Mutex::default(),
         };
         Ok(Self(Arc::new(shared)))
     }
@@ -104,12 +109,14 @@ impl Client {
             .then(|| HeaderValue::try_from(options.betas().join(",")))
             .transpose()
             .map_err(|_| ConfigError::Beta { name: options.betas().join(",") })?;
-        Ok(Messages(Arc::new(Inner {
-            shared: Arc::clone(&self.0),
-            options,
-            betas,
-            missed_price: AtomicBool::new(false),
-        })))
+        Ok(Messages(Arc::new(Inner { shared: Arc::clone(&self.0), options, betas })))
+    }
+
+    /// The models whose answers so far count as free because no price of them is known, in order; at most 16. The
+    /// service tells which model answered, which may be another one than was asked for.
+    #[must_use]
+    pub fn unpriced_models(&self) -> Vec<String> {
+        self.0.unpriced().iter().cloned().collect()
     }
 }
 
@@ -120,8 +127,8 @@ impl Messages {
         &self.0.options
     }
 
-    /// The body that a streamed call of `request` sends. Deterministic; without cache marks and its closing `]}` it
-    /// is a byte prefix of the next call's body.
+    /// The body that a streamed call of `request` sends. Deterministic; without cache marks it is, up
+    /// to the end of its messages, a byte prefix of the next call's body.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
         body(request, &self.0.options, Delivery::Streamed)
@@ -189,6 +196,13 @@ impl Model for Messages {
     }
 }
 
+impl Shared {
+    fn unpriced(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        // A set with one name more or less is whole either way.
+        self.unpriced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Inner {
     /// Adds what only we know: the cost and the request id.
     pub(crate) fn complete(&self, answer: &mut Answer, request_id: Option<String>) {
@@ -198,8 +212,11 @@ impl Inner {
         match self.shared.prices.of(model) {
             Some(prices) => response.usage.cost_micros = prices.cost_micros(&response.usage),
             None => {
-                if !self.missed_price.swap(true, Ordering::Relaxed) {
+                let model = self.shared.transport.reporter.clean(model, LONGEST_MODEL);
+                let mut unpriced = self.shared.unpriced();
+                if unpriced.len() < MOST_UNPRICED && !unpriced.contains(&model) {
                     tracing::debug!(model, "no price is known of this model; its answers count as free");
+                    unpriced.insert(model);
                 }
             }
         }

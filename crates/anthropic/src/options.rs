@@ -52,6 +52,9 @@ impl Options {
     /// With one more field in the body: `thinking`, `temperature`, `tool_choice`, `metadata`, `container`,
     /// `stop_sequences`, and what comes next year. A second value of a name replaces the first.
     ///
+    /// The id of the container that an answer names goes with the requests that follow by itself. A `container` set
+    /// here wins over it when it has an id; one of skills alone gets the id added.
+    ///
     /// # Errors
     /// [`ConfigError::ReservedField`] for a field that the client writes itself.
     pub fn with_field(mut self, name: impl Into<String>, value: Value) -> Result<Self, ConfigError> {

@@ -44,6 +44,11 @@ impl Advice {
     }
 }
 
+/// Whether this status tells all calls of the key to wait: too many of them, or an overloaded service.
+pub(crate) const fn is_limit(status: u16) -> bool {
+    matches!(status, 429 | 529)
+}
+
 /// How long the service asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date. Nothing
 /// when it does not ask, or asks for no time at all.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {

@@ -135,6 +135,25 @@ impl CallId {
     }
 }
 
+/// Which container of the model's service: what the service's own tools ran in. The service chose it, so it may be
+/// any text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ContainerId(String);
+
+impl ContainerId {
+    /// Takes the text as it came.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 macro_rules! text_id {
     ($($id:ty),+) => {$(
         impl fmt::Display for $id {
@@ -144,7 +163,7 @@ macro_rules! text_id {
         }
     )+};
 }
-text_id!(TenantId, TurnId, CallId);
+text_id!(TenantId, TurnId, CallId, ContainerId);
 
 macro_rules! checked_text {
     ($id:ty, $parse:expr) => {

@@ -14,6 +14,6 @@ mod timestamp;
 pub use clock::{Clock, SystemClock};
 pub use deadline::Deadline;
 pub use digest::{Digest, DigestError, DigestHasher};
-pub use id::{CallId, IdError, SessionId, TenantId, TurnId};
+pub use id::{CallId, ContainerId, IdError, SessionId, TenantId, TurnId};
 pub use redactor::{Redactor, looks_sensitive};
 pub use timestamp::Timestamp;

@@ -1,5 +1,6 @@
 //! The pure helpers for hosts that run a loop of their own (specification 5.10, 10).
 
+use conjure_base::ContainerId;
 use serde::Deserialize;
 
 use crate::content::Block;
@@ -31,6 +32,12 @@ pub fn parse_response(json: &str) -> Result<Response, ParseError> {
         stop_reason: Option<String>,
         #[serde(default)]
         usage: Option<Counts>,
+        #[serde(default)]
+        container: Option<Container>,
+    }
+    #[derive(Deserialize)]
+    struct Container {
+        id: ContainerId,
     }
     // The service writes `null` where it has no count.
     #[derive(Deserialize, Default)]
@@ -40,7 +47,7 @@ pub fn parse_response(json: &str) -> Result<Response, ParseError> {
         cache_creation_input_tokens: Option<u64>,
         cache_read_input_tokens: Option<u64>,
     }
-    let Body { id, model, content, stop_reason, usage } = serde_json::from_str(json)?;
+    let Body { id, model, content, stop_reason, usage, container } = serde_json::from_str(json)?;
     let counts = usage.unwrap_or_default();
     Ok(Response {
         id,
@@ -55,6 +62,7 @@ pub fn parse_response(json: &str) -> Result<Response, ParseError> {
             cost_micros: 0,
         },
         request_id: None,
+        container: container.map(|container| container.id),
     })
 }
 

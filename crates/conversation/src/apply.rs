@@ -8,6 +8,7 @@ use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::message::Role;
 use crate::model::Response;
+use crate::rejected::is_container_refused;
 use crate::state::{CallStatus, FinishedTurn, OpenCall, Phase, State, Tail, Turn, assistant_may_say, millis};
 use crate::stop::{AfterAnswer, StopReason};
 use crate::tool::{ToolCall, ToolResult};
@@ -16,7 +17,8 @@ use crate::usage::Usage;
 /// Adds one recorded event to the state.
 pub fn apply(state: &mut State, event: &Event) {
     match &event.kind {
-        EventKind::Imported { messages } => {
+        EventKind::Imported { messages, container } => {
+            state.container.clone_from(container);
             for message in messages {
                 state.call_ids.extend(message.tool_calls().map(|call| call.id.clone()));
                 state.messages.push(message.clone().into());
@@ -52,6 +54,12 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventKind::ModelAnswered { response, .. } => answer(state, response),
         EventKind::ModelCallFailed { .. } | EventKind::ModelCallAbandoned { .. } => {
+            // A container that is gone would fail every later call too.
+            if let EventKind::ModelCallFailed { error, .. } = &event.kind
+                && state.container.as_ref().is_some_and(|container| is_container_refused(error, container))
+            {
+                state.container = None;
+            }
             if let Some(turn) = &mut state.turn {
                 turn.phase = Phase::ModelDue;
             }
@@ -151,6 +159,9 @@ fn answer(state: &mut State, response: &Response) {
     let content: Vec<Block> = response.content.iter().filter(may_say).cloned().collect();
     let calls: Vec<ToolCall> = content.iter().filter_map(Block::tool_call).cloned().collect();
     state.usage.add(&response.usage);
+    if response.container.is_some() {
+        state.container.clone_from(&response.container);
+    }
     state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
     state.push_assistant(content);
     state.tail = Tail::Whole;

@@ -1,6 +1,6 @@
 //! What may be asked of the machine, and why it may refuse.
 
-use conjure_base::{CallId, Timestamp, TurnId};
+use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 
 use crate::content::Block;
 use crate::event::{Decision, ToolOutcome};
@@ -28,6 +28,8 @@ pub enum CommandKind {
     Import {
         /// The messages; valid as [`crate::pairing::check_history`] says.
         messages: Vec<Message>,
+        /// The container that the service's tools ran in, to be used again.
+        container: Option<ContainerId>,
     },
     /// Begin a turn.
     StartTurn {

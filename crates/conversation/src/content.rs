@@ -87,7 +87,7 @@ impl Block {
             kind: BlockKind::ToolResult {
                 tool_use_id: result.tool_use_id.as_str().to_owned(),
                 is_error: result.is_error,
-                text: result.text(),
+                text: result.visible_text(),
             },
         }
     }

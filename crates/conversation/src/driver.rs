@@ -220,7 +220,7 @@ impl Driver<'_> {
         let Some((turn, call)) = state.turn().map(|turn| (turn.id(), turn.model_calls())) else {
             return Ok(());
         };
-        let messages = state.messages().to_vec();
+        let (messages, container) = (state.messages().to_vec(), state.container().cloned());
         let span = tracing::info_span!(
             "chat",
             gen_ai.operation.name = "chat",
@@ -238,6 +238,7 @@ impl Driver<'_> {
             instructions: composition.instructions,
             tools: composition.tools,
             messages,
+            container,
         };
         match self.listen(request).instrument(span.clone()).await? {
             Call::Interrupted => self.interrupt().await,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use conjure_base::{CallId, Timestamp, TurnId};
+use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::content::Block;
@@ -37,6 +37,9 @@ pub enum EventKind {
     Imported {
         /// The history so far.
         messages: Vec<Message>,
+        /// The container that the service's tools ran in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        container: Option<ContainerId>,
     },
     /// A turn began.
     TurnStarted {

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use conjure_base::{CallId, Timestamp, TurnId};
+use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 
 use crate::apply::{Consequence, consequence, next_turn, repeats, why_not_run};
 use crate::command::{Command, CommandKind, InterruptCause, Rejection, StartedCall};
@@ -62,7 +62,7 @@ pub fn next(state: &State) -> Step {
 pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> {
     let at = command.at;
     let kinds = match command.kind {
-        CommandKind::Import { messages } => import(state, messages)?,
+        CommandKind::Import { messages, container } => import(state, messages, container)?,
         CommandKind::StartTurn { input, limits } => start_turn(state, input, limits)?,
         CommandKind::StartModelCall => start_model_call(state, at)?,
         CommandKind::AcceptAnswer { turn, call, response } => accept(state, turn, call, *response)?,
@@ -144,12 +144,18 @@ const fn wrong_status(call: CallId, status: &CallStatus) -> Rejection {
     Rejection::WrongStatus { call, status: status.describe() }
 }
 
-fn import(state: &State, messages: Vec<Message>) -> Result<Vec<EventKind>, Rejection> {
-    if !state.messages.is_empty() || state.turn.is_some() || state.last.is_some() {
+fn import(
+    state: &State,
+    messages: Vec<Message>,
+    container: Option<ContainerId>,
+) -> Result<Vec<EventKind>, Rejection> {
+    let is_new = state.messages.is_empty() && state.container.is_none();
+    if !is_new || state.turn.is_some() || state.last.is_some() {
         return Err(Rejection::HistoryPresent);
     }
     pairing::check_history(&messages)?;
-    Ok(if messages.is_empty() { Vec::new() } else { vec![EventKind::Imported { messages }] })
+    let is_nothing = messages.is_empty() && container.is_none();
+    Ok(if is_nothing { Vec::new() } else { vec![EventKind::Imported { messages, container }] })
 }
 
 fn start_turn(state: &State, input: Vec<Block>, limits: Limits) -> Result<Vec<EventKind>, Rejection> {

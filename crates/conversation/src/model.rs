@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::TurnId;
+use conjure_base::{ContainerId, TurnId};
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,8 @@ pub struct Request {
     /// The history: strictly alternating roles, starting and ending with the user's, but for a resumed
     /// pause, which ends with the assistant's.
     pub messages: Vec<Arc<Message>>,
+    /// The container that the service's tools ran in before, to be used again.
+    pub container: Option<ContainerId>,
 }
 
 /// A complete answer.
@@ -49,6 +51,9 @@ pub struct Response {
     /// The `request-id` of the service, for support.
     #[serde(default)]
     pub request_id: Option<String>,
+    /// The container that the service's tools ran in, where they ran in one. It goes with every later request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerId>,
 }
 
 /// What a model's stream yields. Deltas are previews and may be lost; [`ModelEvent::Finished`] is the answer.

@@ -1,9 +1,26 @@
-//! Which block of a request it was that the service refused.
+//! Which block of a request it was that the service refused, or whether it was the container.
 
 use std::borrow::Borrow;
 
+use conjure_base::ContainerId;
+
 use crate::content::{Block, BlockKind};
 use crate::message::{Message, Role};
+use crate::model::{ApiErrorKind, ModelError, ModelErrorKind};
+
+/// Whether a request failed because of the container that it named: it has expired, or is not there. The service
+/// documents no wording; these are the forms that name the container, its field, or say what became of it.
+pub(crate) fn is_container_refused(error: &ModelError, container: &ContainerId) -> bool {
+    let is_refusal =
+        matches!(error.kind, ModelErrorKind::Api(ApiErrorKind::InvalidRequest | ApiErrorKind::NotFound));
+    let text = &error.message;
+    let has_any = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    is_refusal
+        && (text.contains(container.as_str())
+            || has_any(&["container:", "container.id:"])
+            || (has_any(&["container ", "Container "])
+                && has_any(&["expired", "not found", "does not exist"])))
+}
 
 /// The message and the block, both from 0, that a refusal is about: those that its text names, or else, when it
 /// speaks of an image or a document, the first one in the newest message of the user. Older ones were accepted
@@ -48,8 +65,32 @@ fn number(text: &str) -> Option<(usize, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{location_of, refused_block};
-    use crate::{Block, Message, ResultContent, ToolResult};
+    use super::{is_container_refused, location_of, refused_block};
+    use crate::{ApiErrorKind, Block, Message, ModelError, ModelErrorKind, ResultContent, ToolResult};
+
+    #[test]
+    fn a_refusal_is_about_the_container_when_it_says_so() {
+        let container = conjure_base::ContainerId::new("container_01");
+        let says = |kind, text: &str| is_container_refused(&ModelError::new(kind, text), &container);
+        let invalid = || ModelErrorKind::Api(ApiErrorKind::InvalidRequest);
+        for text in [
+            "the service answered 400 (invalid_request_error): container: Input should be a valid id",
+            "Container container_01 is not yours",
+            "The container has expired",
+        ] {
+            assert!(says(invalid(), text), "{text}");
+            assert!(says(ModelErrorKind::Api(ApiErrorKind::NotFound), text), "{text}");
+            assert!(!says(ModelErrorKind::Api(ApiErrorKind::Overloaded), text), "{text}");
+            assert!(!says(ModelErrorKind::Truncated, text), "{text}");
+        }
+        for text in [
+            "container.skills: List should have at most 8 items",
+            "messages.0.content.0.container_upload.file_id: Field required",
+            "prompt is too long",
+        ] {
+            assert!(!says(invalid(), text), "{text}");
+        }
+    }
 
     #[test]
     fn the_location_is_found_where_the_service_writes_it() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, ContainerId, Deadline, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use crate::command::CommandKind;
@@ -29,6 +29,9 @@ pub struct LoopOptions {
     pub deadline: Deadline,
     /// How long cancelled tools may take to end what they started.
     pub grace: Duration,
+    /// The container that the service's tools ran in, where `messages` come from an earlier loop
+    /// ([`crate::State::container`] of its conversation).
+    pub container: Option<ContainerId>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Who watches.
@@ -42,6 +45,7 @@ impl Default for LoopOptions {
             cancel: CancellationToken::new(),
             deadline: Deadline::NEVER,
             grace: CANCEL_GRACE,
+            container: None,
             clock: Arc::new(SystemClock),
             observer: Arc::new(()),
         }
@@ -127,7 +131,7 @@ pub async fn run_loop(
     let mut conversation =
         Conversation::load(ledger, options.clock, options.observer).await.map_err(DriveError::from)?;
     let start = CommandKind::StartTurn { input: Vec::new(), limits: options.limits };
-    for command in [CommandKind::Import { messages }, start] {
+    for command in [CommandKind::Import { messages, container: options.container }, start] {
         conversation.submit(command).await.map_err(DriveError::from)?;
     }
     let turn = TurnOptions {

@@ -229,7 +229,7 @@ pub fn session_events(session_id: SessionId, seq: u64, event: &Event) -> Vec<Ses
 fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
     use SessionEventKind as Kind;
     match event {
-        EventKind::Imported { messages } => messages.iter().flat_map(imported).collect(),
+        EventKind::Imported { messages, .. } => messages.iter().flat_map(imported).collect(),
         EventKind::TurnStarted { input, .. } => {
             user_message(input).into_iter().chain([Kind::SessionStatusRunning {}]).collect()
         }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use conjure_base::{CallId, Digest, Timestamp, TurnId};
+use conjure_base::{CallId, ContainerId, Digest, Timestamp, TurnId};
 
 use crate::content::{Block, BlockKind};
 use crate::event::TurnStop;
@@ -29,6 +29,8 @@ pub struct State {
     pub(crate) call_ids: HashSet<CallId>,
     /// The blocks that were replaced, by message and block: once is enough for each.
     pub(crate) replaced: BTreeSet<(usize, usize)>,
+    /// The container of the model's service that the session uses.
+    pub(crate) container: Option<ContainerId>,
 }
 
 /// What the last message is, where its role does not tell.
@@ -154,6 +156,14 @@ impl State {
     #[must_use]
     pub const fn usage(&self) -> &Usage {
         &self.usage
+    }
+
+    /// The container that the service's tools ran in last. At the step [`crate::Step::CallModel`] it goes with the
+    /// request. A refusal that is about it makes the session forget it: the turn fails and says so, and the next
+    /// request asks for a fresh one.
+    #[must_use]
+    pub const fn container(&self) -> Option<&ContainerId> {
+        self.container.as_ref()
     }
 
     /// The calls of the last answer in order, while any of them lacks its result; else none.

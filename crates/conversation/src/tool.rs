@@ -132,14 +132,14 @@ impl ToolResult {
     /// Its texts, joined by newlines.
     #[must_use]
     pub fn text(&self) -> String {
-        let texts: Vec<&str> = self
-            .content
-            .iter()
-            .filter_map(|part| match part {
-                ResultContent::Text { text } => Some(text.as_str()),
-                ResultContent::Image { .. } => None,
-            })
-            .collect();
+        let texts: Vec<&str> = self.content.iter().filter_map(ResultContent::as_text).collect();
+        texts.join("\n")
+    }
+
+    /// The texts of it that reach the model, joined by newlines: what is read back from its block.
+    pub(crate) fn visible_text(&self) -> String {
+        let visible = self.content.iter().filter(|part| !part.is_blank());
+        let texts: Vec<&str> = visible.filter_map(ResultContent::as_text).collect();
         texts.join("\n")
     }
 
@@ -177,6 +177,13 @@ impl ToolResult {
 }
 
 impl ResultContent {
+    const fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } => Some(text.as_str()),
+            Self::Image { .. } => None,
+        }
+    }
+
     /// Whether the model would see nothing of it.
     fn is_blank(&self) -> bool {
         matches!(self, Self::Text { text } if text.trim().is_empty())

@@ -17,7 +17,16 @@ use crate::job::{
     Cut, Cx, Got, Interest, PATIENCE, Port, kill, next_patience, pipe_from_child, pipe_to_child, read,
     tell_to_end,
 };
+use crate::quota::Room;
 use crate::{error, sys};
+
+/// Where files are, and how much may be written there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub(crate) roots: &'a Roots,
+    pub(crate) room: Option<&'a Room>,
+    pub(crate) null: BorrowedFd<'a>,
+}
 
 /// A file operation under way.
 #[derive(Debug)]
@@ -33,6 +42,7 @@ pub(crate) struct FileJob {
     /// Content from the worker.
     content: Option<OwnedFd>,
     cut: Option<(Cut, Duration)>,
+    is_change: bool,
     /// What is done and to what, for messages.
     name: String,
 }
@@ -41,10 +51,10 @@ impl FileJob {
     /// Starts an operation, and returns with it the worker's process id.
     pub(crate) fn start(
         request: &Request,
-        roots: &Roots,
-        null: BorrowedFd<'_>,
+        places: &Places<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<(Self, Pid), GuestError> {
+        let Places { roots, room, null } = *places;
         let (takes, gives, doing, path) = match request {
             Request::Write { path, .. } => (true, false, "writing", path),
             Request::View { path, .. } => (false, true, "viewing", path),
@@ -64,7 +74,7 @@ impl FileJob {
         ];
         descriptors.extend(roots.descriptors());
         let guest = rustix::process::getpid();
-        let work = Work { request, roots, guest };
+        let work = Work { request, roots, room, guest };
         let worker = sys::fork(&descriptors, |owned| work.run(owned)).map_err(crate::job::exhausted)?;
         let job = Self {
             worker: Some(worker),
@@ -74,6 +84,7 @@ impl FileJob {
             feed: input.map(|(_, to)| Feed::new(to, Framing::Pieces, cx.channel, cx.outbox)),
             content: output.map(|(from, _)| from),
             cut: None,
+            is_change: matches!(request, Request::Write { .. } | Request::Replace { .. }),
             name: format!("{doing} `{path}`"),
         };
         Ok((job, worker))
@@ -196,7 +207,7 @@ impl FileJob {
             }
             let (code, how) = match cut {
                 Cut::TimedOut => (ErrorCode::TimedOut, "took too long and was ended"),
-                Cut::Cancelled | Cut::Lost => (ErrorCode::Cancelled, "was cancelled"),
+                Cut::Cancelled | Cut::Lost | Cut::OverQuota(_) => (ErrorCode::Cancelled, "was cancelled"),
             };
             let outcome = match self.worker {
                 None => "nothing was changed",
@@ -220,6 +231,11 @@ impl FileJob {
 
     fn is_finished_change(&self) -> bool {
         self.reply.starts_with(br#"{"Ok":{"write":"#)
+    }
+
+    /// Whether it changes a file, or tries to.
+    pub(crate) const fn is_change(&self) -> bool {
+        self.is_change
     }
 }
 

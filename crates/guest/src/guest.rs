@@ -3,28 +3,39 @@
 //! State: the open jobs, and the processes that this one is the parent of. Nothing survives it.
 
 mod processes;
+mod readiness;
+mod watching;
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 
 use conjure_guest::protocol::{
-    Decoder, Frame, FrameError, FrameKind, GuestError, Hello, Open, PROTOCOL_VERSION, Reply, Request, Welcome,
+    Confinement, Decoder, Frame, FrameError, FrameKind, GuestError, Hello, Open, PROTOCOL_VERSION,
+    ProcessLimits, Reply, Request, RulesInForce, Welcome, is_tunnel,
 };
 
+use self::readiness::{Token, take_turns};
 use crate::channels::UsedChannels;
-use crate::exec::{ExecJob, OomCounter, SpillFolder, Surroundings};
+use crate::exec::{ExecJob, SpillFolder, Surroundings, Writing};
 use crate::feed::FeedError;
-use crate::file_job::FileJob;
+use crate::file_job::{FileJob, Places};
 use crate::files::Roots;
-use crate::job::{Cut, Cx, Got, Interest, Port, SCRATCH, read, too_many};
+use crate::fortress::{self, OomScore, Pressure};
+use crate::jail::Inside;
+use crate::job::{Cut, Cx, Got, SCRATCH, read, too_many};
 use crate::outbox::Outbox;
-use crate::{clock, error, sys};
+use crate::quota::Watch;
+use crate::tunnel::{self, Tunnels};
+use crate::{clock, error, quota, sys};
+
+/// The channel of children that belong to no operation: the greeting's, which is nobody else's.
+const NO_OPERATION: u32 = 0;
 
 /// The most operations at a time.
 const CHANNELS_MAX: usize = 1024;
@@ -42,6 +53,10 @@ pub(crate) enum Fatal {
         "the host speaks version {0} of the protocol, this guest {PROTOCOL_VERSION}; they must be built together"
     )]
     Version(u32),
+    #[error("it takes no argument, `jail` or `own`")]
+    Arguments,
+    #[error("cannot listen on port {port} of 127.0.0.1, where commands are to find the proxy: {errno}")]
+    Proxy { port: u16, errno: Errno },
     #[error("cannot {doing}: {errno}")]
     System { doing: &'static str, errno: Errno },
 }
@@ -52,18 +67,48 @@ fn system(doing: &'static str) -> impl Fn(Errno) -> Fatal {
 
 /// Lives the guest's life: until the stream ends or SIGTERM comes, or the host breaks the protocol.
 pub(crate) fn run() -> Result<(), Fatal> {
+    live(Decoder::new(), Pressure::open(&[]), |_| Ok(()))
+}
+
+/// The same in a jail that the greeting asked for; `decoder` has what followed the greeting.
+pub(crate) fn run_inside(hello: Hello, decoder: Decoder, inside: Inside) -> Result<(), Fatal> {
+    let Inside { confinement, pressure, output } = inside;
+    live(decoder, pressure, |guest| {
+        guest.greet(hello, Some(confinement), output)?;
+        guest.take_frames()
+    })
+}
+
+fn live(
+    decoder: Decoder,
+    pressure: Pressure,
+    begin: impl FnOnce(&mut Guest) -> Result<(), Fatal>,
+) -> Result<(), Fatal> {
     sys::block_signals();
     // A session of its own, so that a terminal's Ctrl-C goes to the host alone; a leader has one already.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(system("adopt orphans"))?;
+    let oom_score = OomScore::open();
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(system("close this process to debuggers"))?;
-    let mut guest = Guest::new()?;
-    let ended = guest.serve();
+    let mut guest = Guest::new(decoder, pressure, oom_score)?;
+    let ended = begin(&mut guest).and_then(|()| guest.serve());
     // What the host may still read, such as the greeting that tells the other version.
     let _ = guest.outbox.flush(rustix::stdio::stdout());
     guest.end_everything();
     ended
+}
+
+/// Tells how it ended: the exit code.
+pub(crate) fn exit_code(ended: Result<(), Fatal>) -> u8 {
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            // Nobody may be left to read it.
+            let _ = writeln!(std::io::stderr(), "conjure-guest: {error}");
+            2
+        }
+    }
 }
 
 /// What the greeting said.
@@ -73,6 +118,8 @@ struct Session {
     workdir: String,
     env: BTreeMap<String, String>,
     spill: Option<SpillFolder>,
+    limits: ProcessLimits,
+    watch: Option<Watch>,
 }
 
 /// An open operation.
@@ -93,41 +140,35 @@ enum Job {
 /// A child of the guest that is not reaped yet.
 #[derive(Debug)]
 struct Child {
-    /// The operation that it was forked for, which may be over.
+    /// The operation that it was forked for, which may be over; [`NO_OPERATION`] where there is none.
     channel: u32,
     /// What an exec left behind: output that nobody wants, read so that its writers can go on.
     unwanted: Vec<OwnedFd>,
-}
-
-/// What a descriptor in the poll set belongs to.
-#[derive(Debug, Clone, Copy)]
-enum Token {
-    Host,
-    Outbox,
-    Signals,
-    Job(u32, Port),
-    Unwanted(Pid),
 }
 
 struct Guest {
     signals: sys::SignalFd,
     null: OwnedFd,
     open_files: Rlimit,
-    oom: OomCounter,
+    oom_score: OomScore,
+    pressure: Pressure,
     decoder: Decoder,
     outbox: Outbox,
     session: Option<Session>,
     channels: BTreeMap<u32, Channel>,
     used: UsedChannels,
     children: HashMap<Pid, Child>,
+    tunnels: Tunnels,
     /// Since when processes that lost their shim are being killed, and when to look again.
     sweep: Option<(Duration, Duration)>,
     scratch: Vec<u8>,
+    /// How often the loop went round: what is ready has its turn in another order each time.
+    round: usize,
     is_ending: bool,
 }
 
 impl Guest {
-    fn new() -> Result<Self, Fatal> {
+    fn new(decoder: Decoder, pressure: Pressure, oom_score: OomScore) -> Result<Self, Fatal> {
         let signals =
             sys::SignalFd::new(&[Signal::CHILD, Signal::TERM]).map_err(system("receive signals"))?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -142,25 +183,33 @@ impl Guest {
             signals,
             null,
             open_files,
-            oom: OomCounter::open(),
-            decoder: Decoder::new(),
+            oom_score,
+            pressure,
+            decoder,
             outbox: Outbox::default(),
             session: None,
             channels: BTreeMap::new(),
             used: UsedChannels::default(),
             children: HashMap::new(),
+            tunnels: Tunnels::default(),
             sweep: None,
             scratch: vec![0; SCRATCH],
+            round: 0,
             is_ending: false,
         })
     }
 
     fn serve(&mut self) -> Result<(), Fatal> {
         while !self.is_ending {
-            for token in self.wait()? {
+            let mut ready = self.wait()?;
+            self.round = self.round.wrapping_add(1);
+            take_turns(&mut ready, self.round);
+            for token in ready {
                 self.handle(token)?;
             }
             self.look_at_jobs();
+            self.look_at_quota();
+            self.with_tunnels(|tunnels, cx| tunnels.look(cx));
             self.sweep();
             if self.outbox.flush(rustix::stdio::stdout()).is_err() {
                 break;
@@ -169,87 +218,23 @@ impl Guest {
         Ok(())
     }
 
-    /// Waits until something is ready or due.
-    fn wait(&self) -> Result<Vec<Token>, Fatal> {
-        let mut tokens = vec![Token::Signals];
-        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        let (stdin, stdout) = (rustix::stdio::stdin(), rustix::stdio::stdout());
-        if self.outbox.takes_control() {
-            tokens.push(Token::Host);
-            fds.push(PollFd::from_borrowed_fd(stdin, PollFlags::IN));
-        }
-        if !self.outbox.is_empty() {
-            tokens.push(Token::Outbox);
-            fds.push(PollFd::from_borrowed_fd(stdout, PollFlags::OUT));
-        }
-        let now = clock::now();
-        let mut due = self.sweep.map(|(_, next)| next);
-        let mut interests: Vec<Interest<'_>> = Vec::new();
-        for (&number, channel) in &self.channels {
-            let room = if self.outbox.takes_content() {
-                usize::try_from(channel.credit).unwrap_or(usize::MAX)
-            } else {
-                0
-            };
-            let look = match &channel.job {
-                Job::Exec(job) => {
-                    job.interests(room, &mut interests);
-                    job.next_look(now)
-                }
-                Job::File(job) => {
-                    job.interests(room, &mut interests);
-                    job.next_look(now)
-                }
-            };
-            for (port, fd, events) in interests.drain(..) {
-                tokens.push(Token::Job(number, port));
-                fds.push(PollFd::from_borrowed_fd(fd, events));
-            }
-            let deadline = channel.deadline.filter(|_| channel.job.has_deadline());
-            due = [due, look, deadline].into_iter().flatten().min();
-        }
-        for (&pid, child) in &self.children {
-            for pipe in &child.unwanted {
-                tokens.push(Token::Unwanted(pid));
-                fds.push(PollFd::new(pipe, PollFlags::IN));
-            }
-        }
-        let timeout = due.map(|due| {
-            let left = due.saturating_sub(clock::now());
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            }
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => {}
-            Err(Errno::INTR | Errno::AGAIN) => return Ok(Vec::new()),
-            Err(errno) => return Err(Fatal::System { doing: "wait for events", errno }),
-        }
-        Ok(tokens
-            .into_iter()
-            .zip(fds)
-            .filter_map(|(token, fd)| (!fd.revents().is_empty()).then_some(token))
-            .collect())
-    }
-
     fn handle(&mut self, token: Token) -> Result<(), Fatal> {
         match token {
             Token::Signals => {
-                while let Some(signal) = self.signals.take() {
-                    if signal == Signal::TERM {
-                        self.is_ending = true;
-                    } else {
+                while let Some((signal, sender)) = self.signals.take() {
+                    if signal == Signal::CHILD {
                         self.reap();
+                    } else {
+                        // Commands can signal process 1 of their namespace as soon as it blocks the signal.
+                        self.is_ending |=
+                            sender == sys::Sender::Outside || !rustix::process::getpid().is_init();
                     }
                 }
             }
             Token::Host => match read(rustix::stdio::stdin(), &mut self.scratch) {
                 Got::Bytes(length) => {
                     self.decoder.push(self.scratch.get(..length).unwrap_or_default());
-                    while let Some(frame) = self.decoder.next_frame()? {
-                        self.frame(&frame)?;
-                    }
+                    self.take_frames()?;
                 }
                 Got::Nothing => {}
                 Got::End => self.is_ending = true,
@@ -262,6 +247,8 @@ impl Guest {
                     Job::File(job) => job.ready(port, cx),
                 });
             }
+            Token::Tunnel(port) => self.with_tunnels(|tunnels, cx| tunnels.ready(port, cx)),
+            Token::Quota => self.quota_was_measured(),
             Token::Unwanted(pid) => {
                 if let Some(child) = self.children.get_mut(&pid) {
                     child.unwanted.retain(|pipe| read(pipe, &mut self.scratch) != Got::End);
@@ -281,10 +268,22 @@ impl Guest {
             outbox: &mut self.outbox,
             scratch: &mut self.scratch,
             spill: self.session.as_mut().and_then(|session| session.spill.as_mut()),
-            oom: &mut self.oom,
+            pressure: &mut self.pressure,
             is_sweeping: self.sweep.is_some(),
         };
         Some(work(&mut channel.job, &mut cx))
+    }
+
+    fn take_frames(&mut self) -> Result<(), Fatal> {
+        while let Some(frame) = self.decoder.next_frame()? {
+            self.frame(&frame)?;
+        }
+        Ok(())
+    }
+
+    fn with_tunnels<T>(&mut self, work: impl FnOnce(&mut Tunnels, &mut tunnel::Cx<'_>) -> T) -> T {
+        let mut cx = tunnel::Cx { now: clock::now(), outbox: &mut self.outbox, scratch: &mut self.scratch };
+        work(&mut self.tunnels, &mut cx)
     }
 
     fn frame(&mut self, frame: &Frame) -> Result<(), Fatal> {
@@ -292,11 +291,14 @@ impl Guest {
         if self.session.is_none() && frame.kind != FrameKind::Hello {
             return Err(Fatal::Protocol(format!("a {:?} frame before the greeting", frame.kind)));
         }
+        if is_tunnel(number) {
+            return self.with_tunnels(|tunnels, cx| tunnels.frame(frame, cx));
+        }
         match frame.kind {
             FrameKind::Hello if self.session.is_some() => {
                 return Err(Fatal::Protocol("a second greeting".to_owned()));
             }
-            FrameKind::Hello => self.greet(frame.json()?)?,
+            FrameKind::Hello => self.greet(frame.json()?, None, None)?,
             FrameKind::Open => {
                 let open = frame.json()?;
                 if !self.used.claim(number) {
@@ -331,30 +333,73 @@ impl Guest {
             FrameKind::Cancel => {
                 self.with_job(number, |job, cx| job.cut(Cut::Cancelled, cx.now));
             }
-            FrameKind::Welcome | FrameKind::Done => {
+            FrameKind::Welcome | FrameKind::Done | FrameKind::Tunnel => {
                 return Err(Fatal::Protocol(format!("a {:?} frame, which only guests send", frame.kind)));
             }
         }
         Ok(())
     }
 
-    fn greet(&mut self, hello: Hello) -> Result<(), Fatal> {
-        let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-        self.outbox.json(FrameKind::Welcome, 0, &Welcome { version: PROTOCOL_VERSION, pid });
+    /// Takes the greeting. `confinement` and `output` are what a jail's set-up made.
+    fn greet(
+        &mut self,
+        hello: Hello,
+        confinement: Option<Confinement>,
+        output: Option<OwnedFd>,
+    ) -> Result<(), Fatal> {
         if hello.version != PROTOCOL_VERSION {
+            // The host says it better when it knows both versions.
+            self.welcome(None, RulesInForce::default());
             return Err(Fatal::Version(hello.version));
         }
-        let paths = hello.roots.iter().map(|root| &root.path).chain([&hello.workdir]).chain(&hello.spill_dir);
+        if hello.jail.is_some() {
+            let message =
+                "the greeting asks for a jail, and this guest was not started as `conjure-guest jail`";
+            return Err(Fatal::Protocol(message.to_owned()));
+        }
+        let paths = hello
+            .roots
+            .iter()
+            .map(|root| &root.path)
+            .chain([&hello.workdir])
+            .chain(&hello.spill_dir)
+            .chain(hello.quota.iter().map(|quota| &quota.path))
+            .chain(hello.rules.paths());
         if let Some(path) = paths.into_iter().find(|path| !path.starts_with('/')) {
             return Err(Fatal::Protocol(format!("the greeting names `{path}`, which is not absolute")));
         }
+        if let Some(spec) = hello.proxy {
+            self.tunnels = Tunnels::listen(spec).map_err(|errno| Fatal::Proxy { port: spec.port, errno })?;
+        }
+        let roots = Roots::open(&hello.roots, &hello.workdir);
+        let spill = hello.spill_dir.as_deref().map(|path| match output {
+            Some(folder) => SpillFolder::of(folder, path),
+            None => SpillFolder::open(path),
+        });
+        let watch = match hello.quota.clone() {
+            Some(quota) => {
+                Some(Watch::new(quota, clock::now()).map_err(system("open the folder with a quota"))?)
+            }
+            None => None,
+        };
+        // Nothing was started yet: all that will be is closed in as well.
+        let rules = fortress::close(&hello);
         self.session = Some(Session {
-            roots: Roots::open(&hello.roots, &hello.workdir),
+            roots,
             workdir: hello.workdir,
             env: hello.env,
-            spill: hello.spill_dir.as_deref().map(SpillFolder::open),
+            spill,
+            limits: hello.rules.limits,
+            watch,
         });
+        self.welcome(confinement, rules);
         Ok(())
+    }
+
+    fn welcome(&mut self, confinement: Option<Confinement>, rules: RulesInForce) {
+        let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+        let welcome = Welcome { version: PROTOCOL_VERSION, pid, confinement, rules };
+        self.outbox.json(FrameKind::Welcome, 0, &welcome);
     }
 
     fn open(&mut self, number: u32, open: &Open) {
@@ -378,20 +423,29 @@ impl Guest {
             outbox: &mut self.outbox,
             scratch: &mut self.scratch,
             spill: session.spill.as_mut(),
-            oom: &mut self.oom,
+            pressure: &mut self.pressure,
             is_sweeping: self.sweep.is_some(),
         };
         let (job, pid) = if let Request::Exec(request) = &open.request {
+            let watch = session.watch.as_ref();
+            if let Some(excess) = watch.and_then(Watch::is_beyond) {
+                return Err(quota::beyond_help(&excess));
+            }
             let surroundings = Surroundings {
                 env: &session.env,
                 workdir: &session.workdir,
                 open_files: self.open_files,
+                limits: &session.limits,
+                oom_score: &self.oom_score,
                 null: self.null.as_fd(),
+                writing: watch.map_or(Writing::Allowed, Watch::writing),
             };
             let (job, pid) = ExecJob::start(request, &surroundings, &mut cx)?;
             (Job::Exec(Box::new(job)), pid)
         } else {
-            let (job, pid) = FileJob::start(&open.request, &session.roots, self.null.as_fd(), &mut cx)?;
+            let room = session.watch.as_ref().map(Watch::room);
+            let places = Places { roots: &session.roots, room: room.as_ref(), null: self.null.as_fd() };
+            let (job, pid) = FileJob::start(&open.request, &places, &mut cx)?;
             (Job::File(job), pid)
         };
         self.children.insert(pid, Child { channel: number, unwanted: Vec::new() });
@@ -417,6 +471,7 @@ impl Guest {
                 result
             });
             if let Some(Some(result)) = result {
+                self.note_written(number, &result);
                 self.outbox.done(number, &result);
                 self.forget(number);
             }

@@ -8,10 +8,11 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal};
 
-use conjure_guest::protocol::{DATA_MAX, GuestError, OVER_WITHIN, StreamId};
+use conjure_guest::protocol::{DATA_MAX, GuestError, OVER_WITHIN, QuotaExcess, StreamId};
 
 use crate::error;
-use crate::exec::{OomCounter, SpillFolder};
+use crate::exec::SpillFolder;
+use crate::fortress::Pressure;
 use crate::outbox::Outbox;
 
 /// How long a process that was told to end may take before it is killed; after as long again, the operation is
@@ -40,6 +41,8 @@ pub(crate) enum Cut {
     Cancelled,
     /// The process that answers for it is gone.
     Lost,
+    /// The folder with a quota takes too much.
+    OverQuota(QuotaExcess),
 }
 
 /// Which descriptor of a job is ready.
@@ -63,7 +66,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) scratch: &'a mut [u8],
     pub(crate) spill: Option<&'a mut SpillFolder>,
-    pub(crate) oom: &'a mut OomCounter,
+    pub(crate) pressure: &'a mut Pressure,
     /// Whether processes that lost their shim are being killed.
     pub(crate) is_sweeping: bool,
 }

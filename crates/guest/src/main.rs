@@ -11,22 +11,28 @@ mod exec;
 mod feed;
 mod file_job;
 mod files;
+mod fortress;
 mod guest;
+mod jail;
 mod job;
 mod outbox;
+mod quota;
 mod sys;
 mod tree;
+mod tunnel;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match guest::run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Nobody may be left to read it.
-            let _ = writeln!(std::io::stderr(), "conjure-guest: {error}");
-            ExitCode::from(2)
-        }
-    }
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let code = match arguments.as_slice() {
+        [] => guest::exit_code(guest::run()),
+        [kind] if kind == "jail" => match jail::run() {
+            Ok(code) => code,
+            Err(error) => guest::exit_code(Err(error)),
+        },
+        [kind] if kind == "own" => guest::exit_code(jail::take_back()),
+        _ => guest::exit_code(Err(guest::Fatal::Arguments)),
+    };
+    ExitCode::from(code)
 }

@@ -45,6 +45,16 @@ impl Outbox {
         self.frame(FrameKind::Credit, channel, &bytes.to_le_bytes());
     }
 
+    /// Queues the first frame of a tunnel, with the credit that the host has to begin with.
+    pub(crate) fn tunnel(&mut self, channel: u32, credit: u32) {
+        self.frame(FrameKind::Tunnel, channel, &credit.to_le_bytes());
+    }
+
+    /// Queues the end of a tunnel's content.
+    pub(crate) fn eof(&mut self, channel: u32) {
+        self.frame(FrameKind::Eof, channel, &[]);
+    }
+
     /// Queues content, which the host must have granted credit for.
     pub(crate) fn data(&mut self, channel: u32, stream: StreamId, content: &[u8]) {
         let encoded = encode_data_into(&mut self.buffer, channel, stream, content);
@@ -61,6 +71,13 @@ impl Outbox {
             let encoded = encode_into(&mut self.buffer, FrameKind::Done, channel, &payload);
             debug_assert!(encoded.is_ok(), "an error is short: {encoded:?}");
         }
+    }
+
+    /// Everything that waits, as if it had been written.
+    #[cfg(test)]
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.start = 0;
+        std::mem::take(&mut self.buffer)
     }
 
     fn waiting(&self) -> usize {

@@ -35,6 +35,25 @@ pub(crate) fn kill_all() {
     }
 }
 
+/// How many processes and threads descend from this process; at least `enough` when there are so many.
+pub(crate) fn count_tasks(enough: u64) -> u64 {
+    let own = rustix::process::getpid();
+    // All that process 1 can see descend from it. A storm changes its parents while one looks.
+    let family: Vec<Pid> = if own.is_init() {
+        numeric_names("/proc")
+    } else {
+        descendants(own, &|_| false).into_iter().collect()
+    };
+    let mut count = 0;
+    for pid in family {
+        if count >= enough {
+            break;
+        }
+        count += numeric_names(&format!("/proc/{}/task", pid.as_raw_nonzero())).len() as u64;
+    }
+    count
+}
+
 /// Stops and kills the descendants of this process, except its children for which `keep` holds and theirs.
 /// Returns how many were still alive; they may take a moment to die and must be reaped by the caller.
 pub(crate) fn kill_round(keep: impl Fn(Pid) -> bool) -> usize {
@@ -75,6 +94,11 @@ fn signal_member(pid: Pid, own: Pid, family: &HashSet<Pid>, signal: Signal) -> b
         None => rustix::process::kill_process(pid, signal),
     }
     .is_ok()
+}
+
+/// All descendants of a process.
+pub(crate) fn descendants_of(pid: Pid) -> HashSet<Pid> {
+    descendants(pid, &|_| false)
 }
 
 /// All descendants of `own`, without the children to keep and without theirs.

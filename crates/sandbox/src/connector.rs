@@ -6,18 +6,20 @@
 
 use std::fmt;
 
-use conjure_guest::protocol::Hello;
+use conjure_guest::protocol::{Hello, SetupFailure, Welcome};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::context::ExecutionContext;
-use crate::error::SandboxError;
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::gateway::Proxy;
+use crate::isolation::Isolation;
 use crate::types::Layout;
 
 /// Makes sandboxes of one kind.
 pub trait Connector: Send + Sync + fmt::Debug {
-    /// What a sandbox of this kind keeps apart from the host, known before one is made, so that a host can refuse
-    /// a kind that is too weak.
+    /// What a sandbox of this kind keeps apart from the host, as far as it is known before one is made, so that a
+    /// host can refuse a kind that is too weak. What one of them achieved is `Sandbox::isolation`.
     fn isolation(&self) -> Isolation;
 
     /// Makes a sandbox and starts the guest in it. Dropping the future releases what was made so far.
@@ -40,6 +42,8 @@ pub struct Connection {
     pub hello: Hello,
     /// Where things lie in it.
     pub layout: Layout,
+    /// The proxy that commands find, which [`crate::Sandbox::open`] tells them and the guest of; `None`: they find none.
+    pub proxy: Option<Proxy>,
     /// Ends it.
     pub guard: Box<dyn SandboxGuard>,
 }
@@ -49,6 +53,7 @@ impl fmt::Debug for Connection {
         // The greeting holds the environment, which may hold secrets: it is left out.
         f.debug_struct("Connection")
             .field("layout", &self.layout)
+            .field("proxy", &self.proxy)
             .field("guard", &self.guard)
             .finish_non_exhaustive()
     }
@@ -57,75 +62,17 @@ impl fmt::Debug for Connection {
 /// Holds a sandbox and everything that it occupies on the host. Dropping it kills the guest at once and
 /// releases the rest; [`SandboxGuard::ended`] after the stream was closed is the gentle way.
 pub trait SandboxGuard: Send + fmt::Debug {
+    /// The guest has greeted, and said how it is confined: what this sandbox keeps apart from the host.
+    fn greeted(&mut self, welcome: &Welcome) -> Isolation;
+
+    /// The error to tell when the guest could not confine itself: with what would help, where that is known.
+    fn explain(&self, failure: &SetupFailure) -> SandboxError {
+        SandboxError::new(SandboxErrorKind::Unavailable, format!("the sandbox cannot be set up: {failure}"))
+    }
+
     /// Waits until the guest has ended, and says how ("exit code 0", "signal 9 …"). May be dropped and asked again.
     fn ended(&mut self) -> BoxFuture<'_, String>;
 
     /// Kills the guest and waits until it is gone.
     fn kill(&mut self) -> BoxFuture<'_, ()>;
-}
-
-/// Whether a sandbox keeps something apart from the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Boundary {
-    /// The kernel enforces it, also against hostile commands.
-    Enforced,
-    /// Nothing enforces it: commands can do what the host's user can.
-    Open,
-}
-
-/// What a sandbox keeps apart from the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Isolation {
-    /// Commands reach no files but the sandbox's.
-    pub filesystem: Boundary,
-    /// Commands reach no more of the network than the policy allows.
-    pub network: Boundary,
-    /// Commands see and signal no processes but the sandbox's.
-    pub processes: Boundary,
-    /// Memory, processes and processor time are limited.
-    pub resources: Boundary,
-}
-
-impl Isolation {
-    /// No boundary at all.
-    pub const NONE: Self = Self {
-        filesystem: Boundary::Open,
-        network: Boundary::Open,
-        processes: Boundary::Open,
-        resources: Boundary::Open,
-    };
-
-    /// The names of the boundaries that are not enforced, for people.
-    pub fn open(&self) -> impl Iterator<Item = &'static str> {
-        [
-            ("filesystem", self.filesystem),
-            ("network", self.network),
-            ("processes", self.processes),
-            ("resources", self.resources),
-        ]
-        .into_iter()
-        .filter_map(|(name, boundary)| (boundary == Boundary::Open).then_some(name))
-    }
-
-    /// Whether every boundary that `floor` enforces is enforced here too.
-    #[must_use]
-    pub fn satisfies(&self, floor: &Self) -> bool {
-        let mine: Vec<_> = self.open().collect();
-        let allowed: Vec<_> = floor.open().collect();
-        mine.iter().all(|name| allowed.contains(name))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_floor_refuses_what_is_weaker_and_takes_what_is_stronger() {
-        let network = Isolation { network: Boundary::Enforced, ..Isolation::NONE };
-        assert!(network.satisfies(&Isolation::NONE));
-        assert!(network.satisfies(&network));
-        assert!(!Isolation::NONE.satisfies(&network));
-        assert_eq!(network.open().collect::<Vec<_>>(), ["filesystem", "processes", "resources"]);
-    }
 }

@@ -44,6 +44,8 @@ pub enum SandboxErrorKind {
     Lost,
     /// The sandbox could not be made.
     Unavailable,
+    /// The sandbox would not enforce what is demanded of it, so it was not made.
+    NotEnforced,
     /// This executor does not do that.
     Unsupported,
     /// Anything else.

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{SandboxError, SandboxErrorKind};
+use crate::isolation::Isolation;
 use crate::types::{Command, CommandOutcome, Layout, LineRange, Listing, View, Written};
 
 /// Bytes in pieces, with flow control: a stream that is not polled holds up nothing but itself.
@@ -39,6 +40,11 @@ impl CallOptions {
 pub trait Executor: Send + Sync + fmt::Debug {
     /// Where things lie in it.
     fn layout(&self) -> &Layout;
+
+    /// What it keeps apart from the host: nothing, unless it says so.
+    fn isolation(&self) -> Isolation {
+        Isolation::NONE
+    }
 
     /// Runs a program to its end. A program that fails is an outcome, not an error.
     fn run<'a>(

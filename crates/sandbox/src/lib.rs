@@ -10,27 +10,53 @@ compile_error!(
      run the host in a Linux machine or container"
 );
 
+#[cfg(all(feature = "jail", target_os = "linux"))]
+mod cgroup;
 mod connector;
 mod context;
+#[cfg(all(feature = "jail", target_os = "linux"))]
+mod egress;
 mod error;
 mod executor;
+mod gateway;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod guest_process;
+mod isolation;
+#[cfg(all(feature = "jail", target_os = "linux"))]
+mod jail;
+mod limits;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 mod mux;
 mod operation;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod places;
 mod sandbox;
 mod types;
 
-pub use connector::{Boundary, Connection, Connector, Isolation, SandboxGuard};
-pub use context::{ExecutionContext, NetworkPolicy};
+#[cfg(all(feature = "jail", target_os = "linux"))]
+pub use cgroup::{Cgroup, Cgroups, MissingController};
+pub use connector::{Connection, Connector, SandboxGuard};
+pub use context::{ExecutionContext, NetworkPolicy, SharedFolder};
 pub use error::{SandboxError, SandboxErrorKind};
 pub use executor::{CallOptions, ContentStream, Executor};
+pub use gateway::{Gateway, Proxy, TunnelStream};
+pub use isolation::{Boundary, Isolation};
+#[cfg(all(feature = "jail", target_os = "linux"))]
+pub use jail::Jail;
+pub use limits::{LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub use places::{FolderId, remove_folder};
+#[cfg(all(feature = "jail", target_os = "linux"))]
+pub use places::{Place, Places, Shelf, SweptPlaces};
 pub use sandbox::{RunEvent, RunStream, Sandbox};
 pub use types::{
-    Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, EntryKind, Input, Layout, LineRange,
-    Listing, View, Written,
+    Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, DiskUsage, EntryKind, Input, Layout,
+    LimitsReached, LineRange, Listing, ProcessLimits, QuotaExcess, View, Written,
 };
 // What a connector of one's own says to the guest.
-pub use conjure_guest::protocol::{Access, Hello, PROTOCOL_VERSION, Root};
+pub use conjure_guest::protocol::{
+    Access, Confinement, Hello, PROTOCOL_VERSION, Root, RulesInForce, SetupFailure, SetupStep, Welcome,
+};

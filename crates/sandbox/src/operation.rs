@@ -128,6 +128,7 @@ fn exec(command: Command, output: OutputMode) -> (Request, Pump) {
         stdin,
         output,
         merge_stderr: command.merge_stderr,
+        limits: command.limits,
     });
     (request, pump)
 }
@@ -142,10 +143,12 @@ pub(crate) fn outcome(reply: ExecReply, collected: Collected) -> Option<CommandO
             ExecEnd::TimedOut => CommandEnd::TimedOut,
             ExecEnd::Cancelled => CommandEnd::Cancelled,
             ExecEnd::Lost => CommandEnd::Lost,
+            ExecEnd::QuotaExceeded(excess) => CommandEnd::QuotaExceeded(excess),
         },
         stdout: output(reply.stdout, collected.stdout)?,
         stderr: output(reply.stderr, collected.stderr)?,
         duration: Duration::from_micros(reply.duration_us),
+        reached: reply.reached,
     })
 }
 

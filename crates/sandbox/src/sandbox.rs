@@ -15,11 +15,12 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connector::{Connection, Connector, Isolation};
+use crate::connector::{Connection, Connector};
 use crate::context::ExecutionContext;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::executor::{CallOptions, ContentStream, Executor};
-use crate::mux::{Call, Event, GRACE, Link, shake_hands, supervise};
+use crate::isolation::Isolation;
+use crate::mux::{Call, Event, Failed, GRACE, Link, Tunnelling, shake_hands, supervise};
 use crate::operation::{self, Collected, Pump};
 use crate::types::{Command, CommandOutcome, Layout, LineRange, Listing, View, Written};
 
@@ -41,6 +42,7 @@ pub struct Sandbox {
 
 /// What a program does while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "the large one comes once, and none is kept")]
 pub enum RunEvent {
     /// It wrote this to its standard output.
     Stdout(Bytes),
@@ -71,44 +73,58 @@ impl Sandbox {
     /// Makes a sandbox for this context and waits until its guest is ready.
     ///
     /// # Errors
-    /// Of the connector; `TimedOut` at `deadline`; `Unavailable` when the guest does not greet as it must. Nothing
-    /// is left of the sandbox then.
+    /// `NotEnforced` when this kind, or the sandbox as it came to be, does not enforce what the context's floor
+    /// demands; of the connector; `TimedOut` at `deadline`; `Unavailable` when the guest does not greet as it must or
+    /// cannot confine itself. Nothing is left of the sandbox then.
     pub async fn open(
         connector: &dyn Connector,
         context: &ExecutionContext,
         clock: Arc<dyn Clock>,
         deadline: Deadline,
     ) -> Result<Self, SandboxError> {
+        demand(&connector.isolation(), &context.floor)?;
         let made = async {
             let mut connection = connector.connect(context).await?;
+            if let Some(proxy) = &connection.proxy {
+                proxy.introduce(&mut connection.hello);
+            }
             let greeted =
                 shake_hands(&mut *connection.reader, &mut *connection.writer, &connection.hello).await;
-            match greeted {
-                Ok(decoder) => Ok((connection, decoder)),
-                Err(error) => Err(explained(error, connection, &*clock).await),
-            }
+            let refusal = match greeted {
+                Ok((welcome, decoder)) => {
+                    let isolation = connection.guard.greeted(&welcome);
+                    match demand(&isolation, &context.floor) {
+                        Ok(()) => return Ok((connection, decoder, isolation)),
+                        Err(refusal) => refusal,
+                    }
+                }
+                Err(Failed::SetUp(failure)) => connection.guard.explain(&failure),
+                Err(Failed::Other(error)) => {
+                    let how = end(connection, &*clock).await;
+                    return Err(SandboxError::new(error.kind(), format!("{error} ({how})")));
+                }
+            };
+            // Nothing is left of it when the error is told.
+            end(connection, &*clock).await;
+            Err(refusal)
         };
-        let (connection, decoder) = tokio::select! {
+        let (connection, decoder, isolation) = tokio::select! {
             biased;
             made = made => made?,
             () = clock.sleep_until(deadline) => {
                 return Err(SandboxError::new(SandboxErrorKind::TimedOut, "the sandbox was not ready in time"));
             }
         };
-        let Connection { reader, writer, hello: _, layout, guard } = connection;
-        let link = Arc::new(Link::new(clock));
+        let Connection { reader, writer, hello: _, layout, proxy, guard } = connection;
+        let gateway = proxy.map(|proxy| proxy.gateway);
+        let tunnelling = if gateway.is_some() { Tunnelling::Taken } else { Tunnelling::Refused };
+        let link = Arc::new(Link::new(clock, tunnelling));
         let closing = CancellationToken::new();
         let tasks = TaskTracker::new();
-        tasks.spawn(supervise(Arc::clone(&link), guard, decoder, reader, writer, closing.clone()));
+        tasks.spawn(supervise(Arc::clone(&link), guard, decoder, reader, writer, gateway, closing.clone()));
         tasks.close();
         let core = Arc::new(Core { link, closing, tasks });
-        Ok(Self { core, layout, isolation: connector.isolation() })
-    }
-
-    /// What it keeps apart from the host.
-    #[must_use]
-    pub const fn isolation(&self) -> &Isolation {
-        &self.isolation
+        Ok(Self { core, layout, isolation })
     }
 
     /// Why it does not work any more; `None` while it does.
@@ -179,6 +195,10 @@ impl Sandbox {
 impl Executor for Sandbox {
     fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.isolation
     }
 
     fn run<'a>(
@@ -372,23 +392,36 @@ impl Flow {
     }
 }
 
+/// Refuses what is weaker than the floor.
+fn demand(isolation: &Isolation, floor: &Isolation) -> Result<(), SandboxError> {
+    let lacking: Vec<&str> = isolation.lacking(floor).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the sandbox cannot enforce what is demanded of it: {}; take another kind of sandbox, or a machine that \
+         permits it",
+        lacking.join(", ")
+    );
+    Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
+}
+
 fn wrong_reply(call: &Call) -> SandboxError {
     call.violated("the reply is not one to this request")
 }
 
-/// A failed handshake, with how the guest ended, when it did.
-async fn explained(error: SandboxError, connection: Connection, clock: &dyn Clock) -> SandboxError {
+/// Ends a sandbox that is not used, and says how it ended.
+async fn end(connection: Connection, clock: &dyn Clock) -> String {
     let Connection { reader, writer, mut guard, .. } = connection;
     drop((reader, writer));
-    let how = tokio::select! {
+    tokio::select! {
         biased;
         how = guard.ended() => how,
         () = clock.sleep_until(clock.deadline(GRACE)) => {
             guard.kill().await;
             "it had to be killed".to_owned()
         }
-    };
-    SandboxError::new(error.kind(), format!("{error} ({how})"))
+    }
 }
 
 impl fmt::Debug for Sandbox {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use conjure_guest::protocol::{EntryKind, FileEntry as DirectoryEntry, LineRange};
+pub use conjure_guest::protocol::{
+    DiskUsage, EntryKind, FileEntry as DirectoryEntry, LimitsReached, LineRange, ProcessLimits, QuotaExcess,
+};
 
 /// Where things lie in a sandbox, as commands and the model name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct Command {
     pub keep_tail: u32,
     /// Bytes of output kept in a file when head and tail do not hold all.
     pub spill: u64,
+    /// What each of its processes may use, where that is not what the sandbox's limits say.
+    pub limits: ProcessLimits,
 }
 
 /// What standard input holds.
@@ -71,6 +75,7 @@ impl Command {
             keep_head: 48 * 1024,
             keep_tail: 48 * 1024,
             spill: 64 * 1024 * 1024,
+            limits: ProcessLimits::default(),
         }
     }
 
@@ -92,9 +97,11 @@ pub struct CommandOutcome {
     pub stderr: CommandOutput,
     /// From its start to its end.
     pub duration: Duration,
+    /// Which limits of the sandbox were reached meanwhile.
+    pub reached: LimitsReached,
 }
 
-/// How a program ended. In every case but the first two, everything it started was ended with it.
+/// How a program ended. In every case but the first three, everything it started was ended with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
     /// It exited with this code.
@@ -109,6 +116,9 @@ pub enum CommandEnd {
     Cancelled,
     /// What supervised it in the sandbox was killed.
     Lost,
+    /// The workspace took more of the disk than it may. All that ran in the sandbox was ended; until something is
+    /// removed, nothing can be written into files.
+    QuotaExceeded(QuotaExcess),
 }
 
 /// One stream of output: all of it, or its head and tail.

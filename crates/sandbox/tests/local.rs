@@ -12,7 +12,7 @@ use std::time::Duration;
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
     Boundary, CallOptions, Command, CommandEnd, EntryKind, Executor, Input, Isolation, LineRange, RunEvent,
-    SandboxErrorKind, View,
+    SandboxErrorKind, SharedFolder, View,
 };
 use futures_util::{StreamExt, future};
 use support::{Bed, bearing, bed, bed_with, guest_above, kill_nine, options, processes, text, until};
@@ -60,7 +60,7 @@ async fn no_key_of_the_host_is_in_the_environment() {
 #[tokio::test]
 async fn a_local_sandbox_says_that_it_isolates_nothing() {
     let bed = bed().await;
-    assert_eq!(*bed.sandbox.isolation(), Isolation::NONE);
+    assert_eq!(bed.sandbox.isolation(), Isolation::NONE);
     assert_eq!(bed.sandbox.isolation().network, Boundary::Open);
 }
 
@@ -426,7 +426,7 @@ async fn read_only_folders_are_read_only_and_allowed_ones_are_not() {
     let (skill, extra) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(skill.path().join("SKILL.md"), "hello").unwrap();
     let bed = bed_with(|context| {
-        context.read_only.push(skill.path().to_owned());
+        context.read_only.push(SharedFolder::new(skill.path(), "/mnt/skills/hello"));
         context.allowed_paths.push(extra.path().to_owned());
     })
     .await;

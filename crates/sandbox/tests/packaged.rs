@@ -1,12 +1,13 @@
 //! That the published packages build by themselves, guest and all: they are packed, unpacked elsewhere, and a
 //! program that depends on them is built and runs a command in a sandbox.
 
-#![expect(clippy::panic, reason = "a helper of a test fails by panic")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a helper of a test fails by panic")]
 #![expect(clippy::disallowed_methods, reason = "it starts cargo and tar")]
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const PACKAGES: [&str; 3] = ["conjure-base", "conjure-guest", "conjure-sandbox"];
@@ -35,7 +36,8 @@ async fn main() {
 fn the_packages_build_with_their_guest_and_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     // Kept between runs: what does not change is not built again.
-    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packaged");
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let place = temporary.join("packaged");
     fs::create_dir_all(&place).unwrap();
     let packed = place.join("packed");
     let mut pack = cargo(root);
@@ -48,18 +50,14 @@ fn the_packages_build_with_their_guest_and_run() {
 
     let consumer = place.join("consumer");
     let unpacked = place.join("unpacked");
-    for folder in [&consumer.join("src"), &unpacked] {
-        if folder.exists() {
-            fs::remove_dir_all(folder).unwrap();
-        }
-        fs::create_dir_all(folder).unwrap();
-    }
+    // Unpacked beside first: cargo builds anew what has a new time, so only files that differ are replaced.
+    let fresh = tempfile::tempdir_in(&place).unwrap();
     let mut patches = String::new();
     for package in PACKAGES {
         let version = env!("CARGO_PKG_VERSION");
         let archive = packed.join("package").join(format!("{package}-{version}.crate"));
         // With the time of unpacking: those in the archive never change, and cargo would not build anew.
-        succeed(Command::new("tar").arg("-xmzf").arg(archive).arg("-C").arg(&unpacked));
+        succeed(Command::new("tar").arg("-xmzf").arg(archive).arg("-C").arg(fresh.path()));
         let folder = unpacked.join(format!("{package}-{version}"));
         patches += &format!("{package} = {{ path = {folder:?} }}\n");
     }
@@ -68,24 +66,48 @@ fn the_packages_build_with_their_guest_and_run() {
          conjure-base = \"0.1\"\nconjure-sandbox = {{ version = \"0.1\", features = [\"local\"] }}\n\
          tokio = {{ version = \"1\", features = [\"macros\", \"rt\", \"time\"] }}\n[patch.crates-io]\n{patches}"
     );
-    fs::write(consumer.join("Cargo.toml"), manifest).unwrap();
-    fs::write(consumer.join("src/main.rs"), PROGRAM).unwrap();
+    mirror(fresh.path(), &unpacked);
+    fs::create_dir_all(consumer.join("src")).unwrap();
+    replace(&consumer.join("Cargo.toml"), manifest.as_bytes());
+    replace(&consumer.join("src/main.rs"), PROGRAM.as_bytes());
     // The versions that are here already, so that nothing has to be fetched.
-    fs::copy(root.join("Cargo.lock"), consumer.join("Cargo.lock")).unwrap();
+    replace(&consumer.join("Cargo.lock"), &fs::read(root.join("Cargo.lock")).unwrap());
 
     let workspace = tempfile::tempdir().unwrap();
     let mut run = cargo(&consumer);
     // A guest that was given for this build must not hide that it cannot be built.
-    run.env_remove("CONJURE_GUEST").env("CARGO_PROFILE_DEV_DEBUG", "none").args([
-        "run",
-        "--offline",
-        "--quiet",
-        "--target-dir",
-    ]);
-    run.arg(place.join("target")).arg("--").arg(workspace.path());
+    run.env_remove("CONJURE_GUEST").args(["run", "--offline", "--quiet", "--target-dir"]);
+    // The workspace's own: what it has built of the outside world in the same way is not built again. Our packages
+    // are told apart by where they lie.
+    run.arg(temporary.parent().unwrap()).arg("--").arg(workspace.path());
     assert_eq!(succeed(&mut run).trim(), "hello");
     let is_written_to = unpacked.join(format!("conjure-guest-{}", env!("CARGO_PKG_VERSION"))).join("target");
     assert!(!is_written_to.exists(), "the build wrote beside the sources");
+}
+
+/// Makes a folder equal to another one, and touches nothing in it that is.
+fn mirror(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    let names = |folder: &Path| -> BTreeSet<OsString> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    for gone in names(to).difference(&names(from)).map(|name| to.join(name)) {
+        if gone.is_dir() { fs::remove_dir_all(gone) } else { fs::remove_file(gone) }.unwrap();
+    }
+    for (source, target) in names(from).iter().map(|name| (from.join(name), to.join(name))) {
+        if source.is_dir() {
+            mirror(&source, &target);
+        } else {
+            replace(&target, &fs::read(source).unwrap());
+        }
+    }
+}
+
+/// Writes a file, unless it has this content.
+fn replace(path: &Path, content: &[u8]) {
+    if !fs::read(path).is_ok_and(|before| before == content) {
+        fs::write(path, content).unwrap();
+    }
 }
 
 fn cargo(folder: &Path) -> Command {

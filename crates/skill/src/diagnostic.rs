@@ -110,6 +110,8 @@ rules! {
     MetadataShape = "metadata-shape",
     /// The package is broken, hostile or too large.
     PackageInvalid = "package-invalid",
+    /// The packages of one discovery are too large together; this one is not unpacked.
+    PackageBudget = "package-budget",
     /// A file could not be written, such as one of a package that is unpacked.
     Unwritable = "unwritable",
     /// A skill that was loaded before cannot be loaded any more; its last good version stays.

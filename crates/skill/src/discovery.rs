@@ -2,7 +2,8 @@
 //!
 //! Each scope is walked, what is found is put in the order of paths, and of the skills with one name that of the highest
 //! rank is taken. A package is unpacked as soon as it is found: its files must have a place for a sandbox to see them,
-//! and then nothing can go wrong with it later. It counts as a folder among the [`Bounds`].
+//! and then nothing can go wrong with it later. It counts as a folder among the [`Bounds`]. Packages are unpacked one by
+//! one, in the order of paths, so that which of them find room depends on nothing else.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
 use crate::files::{PlainFile, open_direct};
 use crate::frontmatter::Mode;
-use crate::package::{PackageLimits, load_package};
+use crate::package::{Budget, load_package_within};
 use crate::skill::{SKILL_FILES, Skill, find_skill_file};
 use crate::walk::{Place, PlaceKind, Walk, resolve};
 
@@ -65,11 +66,14 @@ pub struct Bounds {
     pub depth: usize,
     /// How many folders and packages, skills' own folders included.
     pub directories: usize,
+    /// How many bytes all packages together may take on disk when they are unpacked, in blocks of 4 KiB, with a block
+    /// for each folder. In a reload, those that stay loaded count first.
+    pub package_bytes: u64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { depth: 6, directories: 2000 }
+        Self { depth: 6, directories: 2000, package_bytes: 500_000_000 }
     }
 }
 
@@ -97,8 +101,9 @@ impl Discovery {
 pub fn discover(scopes: &[Scope], bounds: Bounds, mode: Mode) -> Discovery {
     let mut diagnostics = Vec::new();
     let mut chosen = Chosen::default();
+    let mut budget = Budget::new(bounds.package_bytes);
     for scope in ranked(scopes) {
-        let found = scan_scope(scope, bounds, mode, &mut diagnostics);
+        let found = scan_scope(scope, bounds, mode, &mut budget, &mut diagnostics);
         chosen.add(found, &mut diagnostics);
     }
     Discovery { skills: chosen.skills, diagnostics }
@@ -173,12 +178,32 @@ pub fn scan_directory(path: impl AsRef<Path>, bounds: Bounds) -> Result<Vec<Path
 }
 
 /// The skills of one scope, in the order of paths.
-fn scan_scope(scope: &Scope, bounds: Bounds, mode: Mode, diagnostics: &mut Vec<Diagnostic>) -> Vec<Skill> {
+fn scan_scope(
+    scope: &Scope,
+    bounds: Bounds,
+    mode: Mode,
+    budget: &mut Budget,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<Skill> {
+    /// What a place is: packages wait for their turn.
+    enum Seen {
+        Folder(Box<Skill>),
+        Package,
+    }
     let Entrance::Open(root) = enter(scope, diagnostics) else { return Vec::new() };
-    let walked = Walk::new(root, bounds, |place: &Place| load_place(place, mode)).run();
+    let walk = Walk::new(root, bounds, |place: &Place| match place.kind {
+        PlaceKind::Package => Ok(Some(Seen::Package)),
+        PlaceKind::Folder => Ok(load_folder(place, mode)?.map(|skill| Seen::Folder(Box::new(skill)))),
+    });
+    let mut walked = walk.run();
+    walked.found.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut findings = walked.findings;
     let mut skills = Vec::with_capacity(walked.found.len());
-    for (path, outcome) in walked.found {
+    for (path, seen) in walked.found {
+        let outcome = seen.and_then(|seen| match seen {
+            Seen::Folder(skill) => Ok(*skill),
+            Seen::Package => load_package_within(&path, mode, budget),
+        });
         match outcome {
             Ok(skill) => skills.push(skill),
             Err(error) => findings.extend(findings_at(error, &path)),
@@ -225,11 +250,8 @@ pub(crate) fn enter(scope: &Scope, diagnostics: &mut Vec<Diagnostic>) -> Entranc
     }
 }
 
-/// Loads the skill that a place is, if it is one.
-pub(crate) fn load_place(place: &Place, mode: Mode) -> Result<Option<Skill>, SkillError> {
-    if place.kind == PlaceKind::Package {
-        return load_package(&place.path, mode, PackageLimits::default()).map(Some);
-    }
+/// Loads the skill that a folder is, if it is one.
+pub(crate) fn load_folder(place: &Place, mode: Mode) -> Result<Option<Skill>, SkillError> {
     let Some((name, file)) = open_skill_file(&place.path)? else { return Ok(None) };
     Skill::read(place.path.clone(), name, &place.name, file, mode).map(Some)
 }

@@ -72,6 +72,17 @@ pub enum SkillError {
         /// What is wrong.
         problem: PackageProblem,
     },
+    /// The packages of one discovery are too large together.
+    #[error(
+        "no room to unpack `{}`: with those before it, it takes more than the limit of {limit} bytes on disk; \
+         unpack some of them, or raise `package_bytes` of the bounds", path.display()
+    )]
+    PackageBudget {
+        /// The package.
+        path: PathBuf,
+        /// The limit, in bytes on disk: see [`Bounds::package_bytes`](crate::Bounds::package_bytes).
+        limit: u64,
+    },
     /// The operating system could not write a file.
     #[error("could not write `{}`", path.display())]
     Write {
@@ -125,6 +136,8 @@ pub enum SkillErrorKind {
     TooLarge,
     /// See [`SkillError::InvalidPackage`].
     InvalidPackage,
+    /// See [`SkillError::PackageBudget`].
+    PackageBudget,
     /// See [`SkillError::Write`].
     Write,
     /// See [`SkillError::Io`].
@@ -144,6 +157,7 @@ impl SkillError {
             Self::PathNotAllowed { .. } => SkillErrorKind::PathNotAllowed,
             Self::TooLarge { .. } => SkillErrorKind::TooLarge,
             Self::InvalidPackage { .. } => SkillErrorKind::InvalidPackage,
+            Self::PackageBudget { .. } => SkillErrorKind::PackageBudget,
             Self::Write { .. } => SkillErrorKind::Write,
             Self::Io { .. } => SkillErrorKind::Io,
         }
@@ -161,6 +175,7 @@ impl SkillError {
             | Self::PathNotAllowed { path, .. }
             | Self::TooLarge { path, .. }
             | Self::InvalidPackage { path, .. }
+            | Self::PackageBudget { path, .. }
             | Self::Write { path, .. }
             | Self::Io { path, .. } => path,
         }
@@ -188,6 +203,7 @@ impl SkillError {
             Self::FileNotFound { .. } => (RuleId::SkillFileMissing, self.to_string()),
             Self::PermissionDenied { .. } | Self::Io { .. } => (RuleId::Unreadable, with_source(&self)),
             Self::InvalidPackage { .. } => (RuleId::PackageInvalid, self.to_string()),
+            Self::PackageBudget { .. } => (RuleId::PackageBudget, self.to_string()),
             Self::Write { .. } => (RuleId::Unwritable, with_source(&self)),
             Self::InvalidStructure { .. } | Self::PathNotAllowed { .. } => {
                 (RuleId::SkillFileKind, self.to_string())
@@ -220,7 +236,7 @@ fn subject(entry: Option<&str>) -> String {
 }
 
 /// The message with what the operating system said.
-fn with_source(error: &SkillError) -> String {
+pub(crate) fn with_source(error: &SkillError) -> String {
     match error {
         SkillError::Io { source, .. } | SkillError::Write { source, .. } => format!("{error}: {source}"),
         other => other.to_string(),

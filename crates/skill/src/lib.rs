@@ -16,6 +16,8 @@ mod properties;
 mod reload;
 mod resources;
 mod skill;
+#[cfg(test)]
+mod unprivileged;
 mod validate;
 mod walk;
 mod yaml;

@@ -148,6 +148,11 @@ impl Skill {
         self.origin.as_ref().map(Origin::package)
     }
 
+    /// How many bytes the folder takes that it was unpacked into.
+    pub(crate) fn unpacked_bytes(&self) -> u64 {
+        self.origin.as_ref().map_or(0, Origin::disk_bytes)
+    }
+
     /// Where it was found: its package, or else its `SKILL.md`.
     #[must_use]
     pub(crate) fn source(&self) -> &Path {
@@ -157,8 +162,7 @@ impl Skill {
     /// The same skill, in a folder that was unpacked from a package.
     #[must_use]
     pub(crate) fn unpacked_from(mut self, origin: Origin) -> Self {
-        // People know the package, not the folder that it was unpacked into.
-        let path = origin.package().join(self.location.file_name().unwrap_or_default());
+        let path = origin.path_in_package(&self.location);
         for finding in &mut self.diagnostics {
             *finding = finding.clone().in_file(&path);
         }

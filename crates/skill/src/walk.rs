@@ -3,17 +3,20 @@
 //! Breadth first, level by level, so that what a bound cuts off is the deepest; the places of a level are looked at by a
 //! few threads. The outcome does not depend on the threads.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use rustix::io::Errno;
+
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::discovery::Bounds;
-use crate::error::{Missing, SkillError};
+use crate::error::{Missing, SkillError, with_source};
 use crate::files::{EntryKind, entries, open_folder_direct};
 use crate::package::is_package_name;
+use crate::skill::SKILL_FILES;
 
 /// Folders that are never looked into.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
@@ -56,15 +59,29 @@ pub(crate) struct Walked<T> {
     pub(crate) found: Vec<(PathBuf, Result<T, SkillError>)>,
     /// What was remarkable on the way.
     pub(crate) findings: Vec<Diagnostic>,
-    /// Folders that could not be looked into.
-    pub(crate) unreadable: Vec<PathBuf>,
+    /// All folders and packages that were come upon, by their resolved path.
+    pub(crate) visited: HashSet<OsString>,
+    /// Folders that could not be looked into, links of which nobody can say where they lead, and what the bounds cut
+    /// off: what is beneath is not known.
+    pub(crate) uncertain: HashSet<PathBuf>,
+    /// The links that were followed, by their path, and the resolved path that they lead to.
+    pub(crate) links: HashMap<PathBuf, PathBuf>,
 }
 
 /// What a place turned out to be.
 enum Seen<T> {
     Skill(PathBuf, Result<T, SkillError>),
-    Group(Vec<Place>),
+    Group(Listing),
     Unreadable(PathBuf, SkillError),
+}
+
+/// What lies in a folder.
+#[derive(Default)]
+struct Listing {
+    places: Vec<Place>,
+    links: Vec<(PathBuf, PathBuf)>,
+    /// Links of which nobody can say where they lead.
+    lost: Vec<(PathBuf, SkillError)>,
 }
 
 /// A walk through one scope.
@@ -90,7 +107,8 @@ impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
             reached: Reached::Within,
         }];
         let mut visited = HashSet::new();
-        let (mut found, mut findings, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut found, mut findings) = (Vec::new(), Vec::new());
+        let (mut uncertain, mut links) = (HashSet::new(), HashMap::new());
         let mut left = self.bounds.directories;
         for depth in 0.. {
             level.retain(|place| visited.insert(place.path.clone().into_os_string()));
@@ -103,23 +121,39 @@ impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
                 if findings.iter().all(|finding: &Diagnostic| finding.rule() != RuleId::ScopeBounds) {
                     findings.push(self.cut_off(&level[allowed].path));
                 }
-                level.truncate(allowed);
+                uncertain.extend(level.drain(allowed..).map(|place| place.path));
             }
             left -= level.len();
             let mut next = Vec::new();
             for seen in self.look_at(&level) {
                 match seen {
-                    Seen::Skill(path, outcome) => found.push((path, outcome)),
-                    Seen::Group(places) => next.extend(places),
+                    Seen::Skill(path, outcome) => {
+                        // The machine failed, so whether this is a skill, and not a folder of skills, is not known.
+                        if matches!(outcome, Err(SkillError::Io { .. })) {
+                            uncertain.insert(path.clone());
+                        }
+                        found.push((path, outcome));
+                    }
+                    Seen::Group(listing) => {
+                        next.extend(listing.places);
+                        links.extend(listing.links);
+                        for (link, error) in listing.lost {
+                            // A circle of links leads nowhere, and is nothing to warn of.
+                            if !is_circle(&error) {
+                                findings.push(warning(&error));
+                            }
+                            uncertain.insert(link);
+                        }
+                    }
                     Seen::Unreadable(path, error) => {
                         findings.push(warning(&error));
-                        unreadable.push(path);
+                        uncertain.insert(path);
                     }
                 }
             }
             level = next;
         }
-        Walked { found, findings, unreadable }
+        Walked { found, findings, visited, uncertain, links }
     }
 
     /// Looks at all places of a level; the answers are in their order.
@@ -145,23 +179,25 @@ impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
         let path = place.path.clone();
         match ((self.load)(place), place.kind) {
             (Ok(Some(skill)), _) => Seen::Skill(path, Ok(skill)),
-            // A folder that cannot be searched cannot be known to be a skill.
-            (Err(error @ SkillError::PermissionDenied { .. }), PlaceKind::Folder) if !is_listable(&path) => {
-                Seen::Unreadable(path, error)
+            // A folder that cannot be searched cannot be known to be a skill: it may be one of skills.
+            (Err(SkillError::PermissionDenied { .. }), PlaceKind::Folder) if !is_searchable(&path) => {
+                Seen::Unreadable(path.clone(), SkillError::PermissionDenied { path })
             }
             (Err(error), _) => Seen::Skill(path, Err(error)),
-            (Ok(None), PlaceKind::Package) => Seen::Group(Vec::new()),
-            (Ok(None), PlaceKind::Folder) if place.reached == Reached::ByLinkOut => Seen::Group(Vec::new()),
-            (Ok(None), PlaceKind::Folder) => match self.places_in(&path) {
-                Ok(places) => Seen::Group(places),
+            (Ok(None), PlaceKind::Package) => Seen::Group(Listing::default()),
+            (Ok(None), PlaceKind::Folder) if place.reached == Reached::ByLinkOut => {
+                Seen::Group(Listing::default())
+            }
+            (Ok(None), PlaceKind::Folder) => match self.list(&path) {
+                Ok(listing) => Seen::Group(listing),
                 Err(error) => Seen::Unreadable(path, error),
             },
         }
     }
 
-    fn places_in(&self, path: &Path) -> Result<Vec<Place>, SkillError> {
+    fn list(&self, path: &Path) -> Result<Listing, SkillError> {
         let handle = open_folder_direct(path)?;
-        let mut places = Vec::new();
+        let mut listing = Listing::default();
         for entry in entries(&handle, path)? {
             if SKIPPED.iter().any(|skipped| entry.name == *skipped) {
                 continue;
@@ -171,26 +207,35 @@ impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
                 EntryKind::Folder => PlaceKind::Folder,
                 EntryKind::File if is_package_name(&entry.name) => PlaceKind::Package,
                 EntryKind::Link => {
-                    places.extend(self.by_link(&child, entry.name));
+                    match self.by_link(&child, entry.name) {
+                        Ok(Some(place)) => {
+                            listing.links.push((child, place.path.clone()));
+                            listing.places.push(place);
+                        }
+                        // It leads nowhere, or to what is neither a folder nor a package.
+                        Ok(None) | Err(SkillError::FileNotFound { .. }) => {}
+                        Err(error) => listing.lost.push((child, error)),
+                    }
                     continue;
                 }
                 EntryKind::File | EntryKind::Other => continue,
             };
-            places.push(Place { path: child, name: entry.name, kind, reached: Reached::Within });
+            listing.places.push(Place { path: child, name: entry.name, kind, reached: Reached::Within });
         }
-        Ok(places)
+        Ok(listing)
     }
 
-    /// The place that a link leads to, if it does. A circle of links leads nowhere.
-    fn by_link(&self, link: &Path, name: OsString) -> Option<Place> {
-        let path = std::fs::canonicalize(link).ok()?;
-        let kind = kind_of(&path, is_package_name(&name))?;
+    /// The place that a link leads to, if it does.
+    fn by_link(&self, link: &Path, name: OsString) -> Result<Option<Place>, SkillError> {
+        let failed = |error| SkillError::from_io(link, error);
+        let path = std::fs::canonicalize(link).map_err(failed)?;
+        let Some(kind) = kind_of(&path, is_package_name(&name)).map_err(failed)? else { return Ok(None) };
         let reached = if path.starts_with(&self.root.path) { Reached::Within } else { Reached::ByLinkOut };
-        Some(Place { path, name, kind, reached })
+        Ok(Some(Place { path, name, kind, reached }))
     }
 
     fn cut_off(&self, first: &Path) -> Diagnostic {
-        let Bounds { depth, directories } = self.bounds;
+        let Bounds { depth, directories, .. } = self.bounds;
         let message = format!(
             "looked no further than {depth} levels and {directories} folders below `{}`: skills from here on may be missing",
             self.root.path.display()
@@ -206,26 +251,33 @@ pub(crate) fn resolve(path: &Path) -> Result<Place, SkillError> {
         other => other,
     })?;
     let is_package = path.file_name().is_some_and(is_package_name);
-    let Some(kind) = kind_of(&resolved, is_package) else {
+    let kind = kind_of(&resolved, is_package).map_err(|error| SkillError::from_io(path, error))?;
+    let Some(kind) = kind else {
         return Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Folder });
     };
     let name = resolved.file_name().unwrap_or_default().to_owned();
     Ok(Place { path: resolved, name, kind, reached: Reached::Within })
 }
 
-fn kind_of(resolved: &Path, is_package: bool) -> Option<PlaceKind> {
-    let metadata = std::fs::metadata(resolved).ok()?;
+fn kind_of(resolved: &Path, is_package: bool) -> std::io::Result<Option<PlaceKind>> {
+    let metadata = std::fs::metadata(resolved)?;
     if metadata.is_dir() {
-        return Some(PlaceKind::Folder);
+        return Ok(Some(PlaceKind::Folder));
     }
-    (metadata.is_file() && is_package).then_some(PlaceKind::Package)
+    Ok((metadata.is_file() && is_package).then_some(PlaceKind::Package))
 }
 
-fn is_listable(path: &Path) -> bool {
-    open_folder_direct(path).is_ok()
+/// Whether it can be told of any name in a folder whether it is there.
+fn is_searchable(folder: &Path) -> bool {
+    let looked = std::fs::symlink_metadata(folder.join(SKILL_FILES[0]));
+    looked.map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |_| true)
+}
+
+fn is_circle(error: &SkillError) -> bool {
+    matches!(error, SkillError::Io { source, .. } if source.raw_os_error() == Some(Errno::LOOP.raw_os_error()))
 }
 
 /// What could not be looked at while others were.
 fn warning(error: &SkillError) -> Diagnostic {
-    Diagnostic::new(RuleId::Unreadable, Severity::Warning, error.to_string(), error.path())
+    Diagnostic::new(RuleId::Unreadable, Severity::Warning, with_source(error), error.path())
 }

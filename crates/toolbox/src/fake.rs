@@ -12,7 +12,7 @@ use std::time::Duration;
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, EntryKind, Executor,
-    Layout, LineRange, Listing, SandboxError, SandboxErrorKind, View, Written,
+    Layout, LimitsReached, LineRange, Listing, SandboxError, SandboxErrorKind, View, Written,
 };
 use futures_util::future::{self, BoxFuture, Either};
 
@@ -21,6 +21,10 @@ pub const WORKSPACE: &str = "/workspace";
 
 /// What a command does.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful of them is made for each test, and a box would be in the way"
+)]
 pub enum FakeCommand {
     /// It ends at once, like this.
     Ends(CommandOutcome),
@@ -116,6 +120,7 @@ pub fn ended(end: CommandEnd, output: impl Into<Vec<u8>>) -> CommandOutcome {
         stdout: CommandOutput { head, total, ..CommandOutput::default() },
         stderr: CommandOutput::default(),
         duration: Duration::from_secs(1),
+        reached: LimitsReached::default(),
     }
 }
 

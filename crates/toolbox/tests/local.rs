@@ -11,7 +11,7 @@ use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
     Access, CallContext, CallTraits, ToolCall, ToolDefinition, ToolResult, ToolRunner, execute_tool_calls,
 };
-use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox};
+use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox, SharedFolder};
 use conjure_toolbox::{OutputLimits, ToolOutcome, Toolbox, ToolboxBuilder, tool_fn};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ impl Bed {
         fs::create_dir(&workspace).unwrap();
         fs::write(skill.join("SKILL.md"), "# Greet\n").unwrap();
         let mut context = ExecutionContext::new(workspace);
-        context.read_only.push(folder.path().join("skills"));
+        context.read_only.push(SharedFolder::new(folder.path().join("skills"), "/mnt/skills"));
         change(&mut context);
         let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
         let deadline = SystemClock.deadline(Duration::from_secs(60));

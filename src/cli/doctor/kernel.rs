@@ -1,13 +1,16 @@
 //! What the kernel offers for isolation. Nothing of it is needed by the `local` sandbox, which isolates nothing.
 
 use std::fs;
-use std::path::Path;
+
+use conjure::Cgroups;
 
 use crate::cli::doctor::check::{Check, Finding};
 
 /// All checks of the kernel.
 pub(super) fn checks() -> Vec<Check> {
-    vec![user_namespaces(), landlock(), seccomp(), cgroups()]
+    let mut checks = vec![user_namespaces(), landlock(), seccomp()];
+    checks.extend(cgroups());
+    checks
 }
 
 fn user_namespaces() -> Check {
@@ -53,32 +56,21 @@ fn seccomp() -> Check {
     }
 }
 
-fn cgroups() -> Check {
-    let check = |finding| Check::new("cgroups", finding);
-    let root = Path::new("/sys/fs/cgroup");
-    if let Ok(controllers) = fs::read_to_string(root.join("cgroup.controllers")) {
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let place = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let folder = root.join(place);
-        return if may_write(&folder) {
-            check(Finding::Good(format!("version 2, delegated ({})", controllers.trim())))
-        } else {
-            check(Finding::Missing("version 2, not writable by this user".to_owned()))
-                .remedy("run under `systemd-run --user --scope -p Delegate=yes`; else memory is limited per process only")
+/// What control groups can limit here, for this user.
+fn cgroups() -> Vec<Check> {
+    let groups = Cgroups::detect();
+    let missing = groups.missing().iter().map(|missing| {
+        let name = match missing.controller {
+            "memory" => "cgroup memory",
+            "cpu" => "cgroup cpu",
+            _ => "cgroup pids",
         };
+        Check::new(name, Finding::Missing(missing.reason.clone())).remedy(missing.remedy)
+    });
+    let checks: Vec<Check> = missing.collect();
+    if checks.is_empty() {
+        let found = "memory, processors and processes can be limited".to_owned();
+        return vec![Check::new("cgroups", Finding::Good(found))];
     }
-    if root.join("memory").is_dir() {
-        let finding = if may_write(&root.join("memory")) {
-            Finding::Good("version 1, writable".to_owned())
-        } else {
-            Finding::Missing("version 1, not writable by this user".to_owned())
-        };
-        return check(finding).remedy("boot with cgroups of version 2, which can be delegated to users");
-    }
-    check(Finding::Missing("not mounted".to_owned())).remedy("mount cgroup2 at /sys/fs/cgroup")
-}
-
-/// Whether this process may make something in `folder`, by the kernel's own judgement.
-fn may_write(folder: &Path) -> bool {
-    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+    checks
 }

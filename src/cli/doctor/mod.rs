@@ -24,7 +24,8 @@ pub(crate) async fn doctor(
     environment: &Environment,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let mut checks = sandbox::checks(environment).await;
+    let configured = config.as_ref().map(Config::executor).unwrap_or_default();
+    let mut checks = sandbox::checks(environment, configured).await;
     checks.extend(kernel::checks());
     checks.push(engine::check(environment).await);
     checks.push(key(environment));

@@ -21,37 +21,76 @@ const PROGRAMS: [(&str, bool, &str); 3] = [
     ("node", false, "install Node.js, if a skill has scripts that need it"),
 ];
 
-/// Makes a sandbox and looks into it.
-pub(super) async fn checks(environment: &Environment) -> Vec<Check> {
-    let workbench = match start(environment).await {
-        Ok(workbench) => workbench,
+/// What would make the machine enforce a boundary that is open.
+const REMEDIES: [(&str, &str); 6] = [
+    ("identity", "run the host as root: it then runs each jail as another user that owns nothing"),
+    ("syscalls", "a kernel with CONFIG_SECCOMP_FILTER"),
+    ("memory", "control groups, see below"),
+    ("processor", "control groups, see below"),
+    ("process_count", "control groups, see below, or Linux 5.14"),
+    ("disk", "give the workspace (`--workspace`) a file system of its own, of the size that it may have"),
+];
+
+/// Makes a sandbox of each kind, and looks into one of the configured kind.
+pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let local = start(environment, ExecutorKind::Local).await;
+    let jail = match start(environment, ExecutorKind::Jail).await {
+        Ok(jail) => {
+            let found = "starts and runs programs".to_owned();
+            checks.push(Check::new("sandbox jail", Finding::Good(found)));
+            checks.extend(jail.executor().isolation().open().map(|boundary| {
+                let finding =
+                    Finding::Missing(format!("the jail cannot enforce the boundary `{boundary}` here"));
+                let remedy = REMEDIES.iter().find(|(name, _)| *name == boundary).map(|(_, remedy)| *remedy);
+                let check = Check::new("  boundary", finding);
+                if let Some(remedy) = remedy { check.remedy(remedy) } else { check }
+            }));
+            Some(jail)
+        }
         Err(reason) => {
-            let check = Check::new("sandbox local", Finding::Missing(reason)).needed();
-            return vec![check.remedy("a writable temporary folder (TMPDIR), and room for more processes")];
+            let check = Check::new("sandbox jail", Finding::Missing(reason));
+            let check = check.remedy("`--sandbox local` does without, and isolates nothing");
+            checks.push(if configured == ExecutorKind::Jail { check.needed() } else { check });
+            None
         }
     };
-    let found = "the guest starts and runs programs; isolates nothing";
-    let mut checks = vec![Check::new("sandbox local", Finding::Good(found.to_owned()))];
-    for (program, needed, remedy) in PROGRAMS {
-        let check = match run(&workbench, [program, "--version"]).await {
-            Ok(version) => {
-                let version = printable(version.lines().next().unwrap_or_default());
-                Check::new(program, Finding::Good(version))
-            }
-            Err(reason) => Check::new(program, Finding::Missing(reason)).remedy(remedy),
-        };
-        checks.push(if needed { check.needed() } else { check });
+    match &local {
+        Ok(_) => {
+            let found = "starts and runs programs; isolates nothing".to_owned();
+            checks.push(Check::new("sandbox local", Finding::Good(found)));
+        }
+        Err(reason) => {
+            let check = Check::new("sandbox local", Finding::Missing(reason.clone())).needed();
+            checks.push(check.remedy("a writable temporary folder (TMPDIR), and room for more processes"));
+        }
     }
-    workbench.close().await;
+    let local = local.ok();
+    let looked_into = if configured == ExecutorKind::Local { local.as_ref() } else { jail.as_ref() };
+    if let Some(workbench) = looked_into {
+        for (program, needed, remedy) in PROGRAMS {
+            let check = match run(workbench, [program, "--version"]).await {
+                Ok(version) => {
+                    let version = printable(version.lines().next().unwrap_or_default());
+                    Check::new(program, Finding::Good(version))
+                }
+                Err(reason) => Check::new(program, Finding::Missing(reason)).remedy(remedy),
+            };
+            checks.push(if needed { check.needed() } else { check });
+        }
+    }
+    for workbench in jail.into_iter().chain(local) {
+        workbench.close().await;
+    }
     checks
 }
 
 /// A workbench in whose sandbox a program has run.
-async fn start(environment: &Environment) -> Result<Workbench, String> {
-    let local = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
+async fn start(environment: &Environment, kind: ExecutorKind) -> Result<Workbench, String> {
+    let settings = Settings { executor: Some(kind), ..Settings::default() };
     // Only the process' environment is of interest here, not what the user has configured.
     let config =
-        Config::default().with(local).map_err(|error| error.to_string())?.in_environment(environment);
+        Config::default().with(settings).map_err(|error| error.to_string())?.in_environment(environment);
     let opened = Workbench::open(Vec::<Skill>::new(), &config, ContextOptions::default()).await;
     let workbench = opened.map_err(|error| error.to_string())?;
     run(&workbench, ["/bin/true"]).await?;

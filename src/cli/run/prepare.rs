@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure::{
-    Config, ContextOptions, Environment, Error, ExecutorKind, Message, Model, Recorder, SessionContext,
-    Settings, Skill, Snapshot, Workbench, create_context,
+    Config, ContextOptions, Environment, Error, ExecutorKind, Isolation, Message, Model, Recorder,
+    SandboxErrorKind, SessionContext, Settings, Skill, Snapshot, Workbench, create_context,
 };
 
 use crate::cli::args::RunArgs;
@@ -35,7 +35,7 @@ pub(super) struct Prepared {
 pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Failure> {
     let executor = match &args.sandbox {
         Some(kind) => Some(kind.parse::<ExecutorKind>().map_err(|reason| {
-            Failure::usage(format!("`--sandbox`: {reason}")).hint("`--sandbox local` isolates nothing")
+            Failure::usage(format!("`--sandbox`: {reason}")).hint("`local` isolates nothing")
         })?),
         None => None,
     };
@@ -44,13 +44,11 @@ pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Fail
         skill_paths: (!args.skills.is_empty()).then(|| args.skills.clone()),
         tool_timeout: args.tool_timeout,
         max_iterations: args.max_turns,
+        network: args.network.clone(),
+        memory: args.memory,
+        cpus: args.cpus,
         ..Settings::default()
     })?;
-    if config.executor() == ExecutorKind::Unnamed {
-        return Err(Failure::usage("where tools run must be said").hint(
-            "`--sandbox local` runs them as you, without isolation: only for skills and prompts that you trust",
-        ));
-    }
     Ok(config)
 }
 
@@ -80,19 +78,32 @@ pub(super) async fn prepare(
     let before = context.workspace().snapshot();
     let given = input::standard_input(terminal).await?;
     terminal.styled(Style::Dim, &words.said);
-    announce(context.workspace().path().display(), skills.len(), terminal);
+    let (workspace, known) = (context.workspace().path().to_owned(), skills.len());
+    let redactor = context.redactor();
     let workbench = Workbench::in_context(skills, config, context).await.map_err(|error| {
         // Refused before anything was tried: the configuration asks for what the sandbox cannot do.
-        let is_refused = matches!(error, Error::Container { source: None, .. });
+        let is_refused = match &error {
+            Error::Container { source: None, .. } => true,
+            Error::Container { source: Some(source), .. } => source.kind() == SandboxErrorKind::NotEnforced,
+            _ => false,
+        };
         let failure = Failure::from(error).hint("`conjure doctor` says what this machine offers");
         if is_refused { Failure { exit: Exit::Usage, hint: None, ..failure } } else { failure }
     })?;
+    announce(config.executor(), &workbench.executor().isolation(), terminal);
+    let plural = if known == 1 { "" } else { "s" };
+    terminal.styled(Style::Dim, &format!("{known} skill{plural}; working in {}", workspace.display()));
+    // As the sandbox has them.
+    let inside = &workbench.executor().layout().workspace;
+    let files: Vec<PathBuf> =
+        files.iter().map(|file| inside.join(file.strip_prefix(&workspace).unwrap_or(file))).collect();
     let message = Message::user(input::message(prompt, &files, given.as_deref()));
     let (model, recorder): (Arc<dyn Model>, _) = match &args.record {
         None => (words.model, None),
         Some(path) => {
             let recorder = Recorder::create(words.model, path)
-                .map_err(|error| Failure::usage(format!("`--record`: {error}")))?;
+                .map_err(|error| Failure::usage(format!("`--record`: {error}")))?
+                .with_redactor(redactor);
             let recorder = Arc::new(recorder);
             (Arc::clone(&recorder) as Arc<dyn Model>, Some(recorder))
         }
@@ -133,10 +144,21 @@ fn gather(
 }
 
 /// Says plainly what is isolated and what is not.
-fn announce(workspace: std::path::Display<'_>, skills: usize, terminal: &Terminal) {
-    terminal.styled(Style::Dim, "the sandbox `local` isolates nothing: commands can do what you can do");
-    let plural = if skills == 1 { "" } else { "s" };
-    terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {workspace}"));
+fn announce(kind: ExecutorKind, isolation: &Isolation, terminal: &Terminal) {
+    let open: Vec<&str> = isolation.open().collect();
+    let said = match (kind, open.as_slice()) {
+        (ExecutorKind::Local, _) => {
+            "the sandbox `local` isolates nothing: commands can do what you can do".to_owned()
+        }
+        (kind, []) => format!("the sandbox `{}` keeps commands apart from this machine", kind.as_str()),
+        (kind, open) => format!(
+            "the sandbox `{}` keeps commands apart from this machine; it cannot enforce here: {} (`conjure doctor` \
+             says why)",
+            kind.as_str(),
+            open.join(", ")
+        ),
+    };
+    terminal.styled(Style::Dim, &said);
 }
 
 /// The variables that tools see.

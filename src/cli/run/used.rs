@@ -4,23 +4,18 @@ use conjure::Usage;
 
 use crate::cli::terminal::{Style, Terminal};
 
-/// How what a model consumes is told.
-#[derive(Debug)]
-pub(super) struct Tariff {
-    pub(super) model: String,
-    /// Whether its price is known.
-    pub(super) is_priced: bool,
-}
+/// How what a model consumes is told: which of the models that answered have no known price.
+pub(super) type Tariff = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Says on standard error what the model calls consumed and cost, where the service told it.
 pub(super) fn report(usage: &Usage, tariff: &Tariff, terminal: &Terminal) {
     if usage.total() == 0 {
         return;
     }
-    terminal.styled(Style::Dim, &told(usage, tariff));
+    terminal.styled(Style::Dim, &told(usage, &tariff()));
 }
 
-fn told(usage: &Usage, tariff: &Tariff) -> String {
+fn told(usage: &Usage, unpriced: &[String]) -> String {
     let mut cache = Vec::new();
     if usage.cache_read_input_tokens > 0 {
         cache.push(format!("{} from the cache", usage.cache_read_input_tokens));
@@ -29,10 +24,11 @@ fn told(usage: &Usage, tariff: &Tariff) -> String {
         cache.push(format!("{} written to it", usage.cache_creation_input_tokens));
     }
     let cache = if cache.is_empty() { String::new() } else { format!(" ({})", cache.join(", ")) };
-    let cost = if tariff.is_priced || usage.cost_micros > 0 {
-        dollars(usage.cost_micros)
-    } else {
-        format!("no price of {} is known", tariff.model)
+    let without = format!("no price of {} is known", unpriced.join(", "));
+    let cost = match (unpriced, usage.cost_micros) {
+        ([], micros) => dollars(micros),
+        (_, 0) => without,
+        (_, micros) => format!("{} and more; {without}", dollars(micros)),
     };
     format!("used {} tokens in{cache}, {} out; {cost}", usage.total_input(), usage.output_tokens)
 }
@@ -56,11 +52,12 @@ mod tests {
             cache_read_input_tokens: 300,
             cost_micros: 1_234_501,
         };
-        let tariff = |is_priced| Tariff { model: "m".to_owned(), is_priced };
         let all = "used 330 tokens in (300 from the cache, 20 written to it), 5 out; $1.2346";
-        assert_eq!(told(&usage, &tariff(true)), all);
+        assert_eq!(told(&usage, &[]), all);
+        let models = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(told(&usage, &models), format!("{all} and more; no price of a, b is known"));
         let none = Usage::default();
-        assert_eq!(told(&none, &tariff(true)), "used 0 tokens in, 0 out; $0.0000");
-        assert_eq!(told(&none, &tariff(false)), "used 0 tokens in, 0 out; no price of m is known");
+        assert_eq!(told(&none, &[]), "used 0 tokens in, 0 out; $0.0000");
+        assert_eq!(told(&none, &models[..1]), "used 0 tokens in, 0 out; no price of a is known");
     }
 }

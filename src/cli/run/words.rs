@@ -57,7 +57,7 @@ fn scripted(script: &Path, record: Option<&Path>) -> Result<Words, Failure> {
 
 #[cfg(feature = "anthropic")]
 fn live(name: &str, config: &Config, environment: &Environment) -> Result<Words, Failure> {
-    use conjure::anthropic::{self, Client, ConfigError, DEFAULT_BASE_URL, Prices};
+    use conjure::anthropic::{self, Client, ConfigError, DEFAULT_BASE_URL};
     use secrecy::ExposeSecret as _;
 
     if name.trim().is_empty() {
@@ -79,9 +79,7 @@ fn live(name: &str, config: &Config, environment: &Environment) -> Result<Words,
             _ => failure,
         }
     };
-    let prices = Prices::default();
-    let tariff = Tariff { model: name.to_owned(), is_priced: prices.of(name).is_some() };
-    let client = Client::new(&anthropic::config(config, key).with_prices(prices)).map_err(unusable)?;
+    let client = Client::new(&anthropic::config(config, key)).map_err(unusable)?;
     let model = client.messages(anthropic::options(config, name)).map_err(unusable)?;
     // The client has refused an address that holds a password.
     let at = config.base_url().filter(|url| *url != DEFAULT_BASE_URL);
@@ -89,7 +87,12 @@ fn live(name: &str, config: &Config, environment: &Environment) -> Result<Words,
         Some(url) => format!("the model is {name} at {url}"),
         None => format!("the model is {name}"),
     };
-    Ok(Words { model: Arc::new(model), said, secrets, tariff: Some(tariff) })
+    Ok(Words {
+        model: Arc::new(model),
+        said,
+        secrets,
+        tariff: Some(Box::new(move || client.unpriced_models())),
+    })
 }
 
 #[cfg(not(feature = "anthropic"))]

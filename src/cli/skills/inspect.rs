@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::args::Format;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::skills::place;
 use crate::cli::terminal::{Terminal, printable};
 
 /// Prints the skill's fields, files, digests and diagnostics.
@@ -44,7 +45,7 @@ fn text(skill: &Skill, resources: &Resources, digests: &SkillDigests, body: &str
     for (key, value) in skill.metadata().iter() {
         field("metadata", Some(&format!("{key}: {value}")));
     }
-    field("location", Some(&skill.location().to_string_lossy()));
+    field("location", Some(&place(skill).to_string_lossy()));
     field("digest", Some(&digests.skill().to_string()));
     field("body", Some(&format!("{} lines, {} bytes", body.lines().count(), body.len())));
     for (group, files) in groups(resources) {
@@ -82,7 +83,7 @@ fn json(skill: &Skill, resources: &Resources, digests: &SkillDigests, body: &str
         "compatibility": skill.compatibility(),
         "allowed_tools": skill.allowed_tools(),
         "metadata": skill.metadata(),
-        "location": skill.location().to_string_lossy(),
+        "location": place(skill).to_string_lossy(),
         "digest": digests.skill().to_string(),
         "body": {"lines": body.lines().count(), "bytes": body.len()},
         "resources": resources,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::args::Format;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::skills::found;
+use crate::cli::skills::{found, place};
 use crate::cli::terminal::{Terminal, printable};
 
 /// The most characters of a description in a line for people.
@@ -42,7 +42,7 @@ fn entry(skill: &Skill) -> Value {
     json!({
         "name": skill.name().as_str(),
         "description": skill.description(),
-        "location": skill.location().to_string_lossy(),
+        "location": place(skill).to_string_lossy(),
     })
 }
 

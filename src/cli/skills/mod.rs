@@ -5,12 +5,13 @@ mod list;
 mod pack;
 mod validate;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Config, Diagnostic, Discovery, Missing, Mode, RuleId, Settings, Severity, Skill, SkillError,
-    available_skills_block, extract_skill_file,
+    Config, Diagnostic, Discovery, Locations, Missing, Mode, RuleId, Settings, Severity, Skill, SkillError,
+    available_skills_block_at, extract_skill_file,
 };
 
 use crate::cli::args::SkillsCommand;
@@ -32,7 +33,10 @@ pub(crate) fn skills(command: &SkillsCommand, config: &Config, terminal: &Termin
         }
         SkillsCommand::Prompt { paths } => {
             let skills = paths.iter().map(|path| read(path, Mode::Strict)).collect::<Result<Vec<_>, _>>()?;
-            terminal.output(&available_skills_block(&skills));
+            let places: HashMap<PathBuf, PathBuf> =
+                skills.iter().map(|skill| (skill.location().to_owned(), place(skill))).collect();
+            let locations = Locations::mapped(move |path| places.get(path).cloned());
+            terminal.output(&available_skills_block_at(&skills, &locations));
             Ok(Exit::Done)
         }
         SkillsCommand::Pack { path, output } => pack::pack(path, output.as_deref(), terminal),
@@ -74,6 +78,15 @@ pub(crate) fn discover(config: &Config) -> Discovery {
 
 fn is_missing_scope(diagnostic: &Diagnostic) -> bool {
     diagnostic.is_error() && matches!(diagnostic.rule(), RuleId::PathMissing | RuleId::NotADirectory)
+}
+
+/// Where people find a skill: its `SKILL.md`, or the package that it is in. The folder that a package was unpacked into is
+/// gone when this program has ended.
+fn place(skill: &Skill) -> PathBuf {
+    match skill.package() {
+        Some(package) => package.canonicalize().unwrap_or_else(|_| package.to_owned()),
+        None => skill.location().to_owned(),
+    }
 }
 
 /// The skill at `path`. Exit code 1 when what is there is not a valid one, 2 when nothing is there.

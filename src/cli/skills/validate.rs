@@ -49,7 +49,7 @@ fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
         return conjure::validate(path, mode);
     }
     match extract_skill_file(path) {
-        Ok(unpacked) => conjure::validate(unpacked.path(), mode),
+        Ok(unpacked) => unpacked.validate(mode),
         Err(error) => error.into_diagnostics(),
     }
 }

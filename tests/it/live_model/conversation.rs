@@ -33,7 +33,15 @@ fn assert_prefixes(requests: &[Captured]) {
 
 fn stopping(content: Vec<conjure_conversation::Block>, stop_reason: StopReason) -> Reply {
     let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
-    Reply::answer(Response { id: None, model: None, content, stop_reason, usage, request_id: None })
+    Reply::answer(Response {
+        id: None,
+        model: None,
+        content,
+        stop_reason,
+        usage,
+        request_id: None,
+        container: None,
+    })
 }
 
 #[test]
@@ -101,6 +109,19 @@ fn a_live_run_is_recorded_as_a_script_that_says_the_same() {
     let replayed = with_inputs(replay).finish().code(0).says("the model's words come from the script");
     assert_eq!(replayed.stdout, live.stdout);
     assert_eq!(service.requests().len(), 4, "a replay calls nobody");
+}
+
+#[test]
+fn a_recording_leaves_without_the_key_also_where_the_model_says_it() {
+    let service = Service::of([says(&format!("Your key is {KEY}."))]);
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording.yaml");
+    service.run().arg("--record").arg(&recording).arg("Go").finish().code(0);
+    let written = std::fs::read_to_string(&recording).unwrap();
+    assert!(
+        written.contains("Your key is [REDACTED:ANTHROPIC_API_KEY].") && !written.contains(KEY),
+        "{written}"
+    );
 }
 
 /// A5: the paused answer goes back unchanged as the last message, without a word of the user.
@@ -207,4 +228,23 @@ fn a_model_without_a_known_price_says_so() {
         .env("ANTHROPIC_API_KEY", KEY)
         .env("ANTHROPIC_BASE_URL", service.fake.base_url());
     run.finish().code(0).says("used 10 tokens in, 10 out; no price of claude-of-next-year is known");
+
+    // Another model answers than was asked for: its price counts, or is not known.
+    let answer = |model: &str, content| {
+        let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
+        Reply::answer(Response {
+            id: None,
+            model: Some(model.to_owned()),
+            content,
+            stop_reason: StopReason::Missing,
+            usage,
+            request_id: None,
+            container: None,
+        })
+    };
+    let service =
+        Service::of([answer("claude-of-next-year\u{1b}[2J", vec![raw(r#"{"type":"text","text":"Hi."}"#)])]);
+    let done = service.run().arg("Go").finish();
+    done.says("used 10 tokens in, 10 out; no price of claude-of-next-year[2J is known")
+        .does_not_say("\u{1b}[2J");
 }

@@ -345,6 +345,47 @@ fn any_event() -> impl Strategy<Value = String> {
     ]
 }
 
+/// The events of `begin`, then `event(n)` until it is refused; how many were taken.
+fn fill(begin: &[Value], event: impl Fn(usize) -> Value) -> (usize, StreamError) {
+    let mut accumulator = Accumulator::new();
+    let mut push = |event: &Value| {
+        let data = event.to_string();
+        accumulator.push(SseEvent { name: "", data: &data }, |_| {})
+    };
+    begin.iter().try_for_each(&mut push).unwrap();
+    (0..1_000_000).find_map(|n| Some((n, push(&event(n)).err()?))).expect("it is refused")
+}
+
+#[test]
+fn little_things_are_counted() {
+    let empty = || block(0, json!({"type": "text", "text": ""}));
+    let (taken, error) = fill(&[start()], |n| block(n, json!({"type": "text", "text": ""})));
+    assert_eq!((taken, &error), (10_000, &StreamError::TooMany { what: "content blocks", limit: 10_000 }));
+    let refused = |event: &dyn Fn() -> Value| {
+        let (taken, error) = fill(&[start(), empty()], |_| event());
+        assert_eq!(error.to_string(), "the answer has more than 100000 citations and unknown deltas");
+        taken
+    };
+    assert_eq!(refused(&|| delta(0, json!({"type": "citations_delta", "citation": 1}))), 100_000);
+    assert_eq!(refused(&|| delta(0, json!({"type": "of_next_year"}))), 100_000);
+    let fields: serde_json::Map<String, Value> = (0..999).map(|n| (n.to_string(), json!(1))).collect();
+    assert_eq!(refused(&|| delta(0, Value::Object(fields.clone()))), 100);
+}
+
+#[test]
+fn a_list_of_blocks_is_read_as_far_as_an_answer_may_go() {
+    let begin = |blocks: String| format!(r#"{{"type":"message_start","message":{{"content":[{blocks}]}}}}"#);
+    let text = r#"{"type":"text","text":""}"#;
+    let many = vec![text; 10_000].join(",");
+    let (_, whole) = run_texts(&[begin(many.clone()), end("end_turn")[1].to_string()]);
+    assert_eq!(whole.unwrap().unwrap().response.content.len(), 10_000);
+    // What stands behind the limit is not even looked at.
+    let event = format!(r#"{}{text}{text}"#, begin(many + ",").trim_end_matches("]}}"));
+    let mut accumulator = Accumulator::new();
+    let error = accumulator.push(SseEvent { name: "message_start", data: &event }, |_| {}).unwrap_err();
+    assert!(error.to_string().contains("more than 10000 content blocks"), "{error}");
+}
+
 proptest! {
     #[test]
     fn whatever_comes_the_answer_can_go_back(events in proptest::collection::vec(any_event(), 0..30), begins in any::<bool>()) {

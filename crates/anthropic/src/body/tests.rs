@@ -18,6 +18,7 @@ fn request(messages: &[Message]) -> Request {
             ToolDefinition { name: "b".to_owned(), description: String::new(), input_schema: json!({}) },
         ]),
         messages: messages.iter().cloned().map(Arc::new).collect(),
+        container: None,
     }
 }
 
@@ -145,6 +146,29 @@ fn marks_of_the_host_count_and_are_not_doubled() {
     assert_eq!(on_a_server_tool.matches("cache_control").count(), 4, "{on_a_server_tool}");
     let talks_of_it = text(&request(&[user(&["about cache_control"])]), &options);
     assert_eq!(marks(&talks_of_it).len(), 3);
+}
+
+#[test]
+fn marks_within_blocks_of_the_host_count_too() {
+    let mark = json!({"type": "ephemeral"});
+    let part = json!({"type": "text", "text": "a", "cache_control": mark});
+    let block = |value: Value| Block::from_json(value.to_string()).unwrap();
+    let nested = [
+        block(json!({"type": "document", "source": {"type": "content", "content": [part]}})),
+        block(
+            json!({"type": "search_result", "source": "x", "title": "x", "content": [part, {"type": "text"}]}),
+        ),
+    ];
+    let mut messages = many_calls(1);
+    messages[0].content.extend(nested);
+    let result = json!({"type": "tool_result", "tool_use_id": "0", "content": [part, part]});
+    let two = text(&request(&messages), &Options::new("m"));
+    assert_eq!(two.matches("cache_control").count(), 4, "{two}");
+    assert_eq!(marks(&two), ["system.1", "messages.2.0"]);
+    messages[2] = Message::user(vec![block(result)]);
+    let four = text(&request(&messages), &Options::new("m"));
+    assert_eq!(four.matches("cache_control").count(), 4, "{four}");
+    assert_eq!(marks(&four), [""; 0]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use conjure_base::TurnId;
+use conjure_base::{ContainerId, TurnId};
 use conjure_conversation::{ApiErrorKind, Message, Request, ToolDefinition};
 use serde_json::{Map, Value};
 
@@ -134,8 +134,15 @@ pub(super) fn check(body: &[u8], models: &[String]) -> Result<Checked, Refusal> 
             instructions: system,
             tools: tools.into(),
             messages: history.messages.into_iter().map(Into::into).collect(),
+            container: container_id(body.get("container")),
         },
     })
+}
+
+/// The id of the container that a request names, alone or with its skills.
+fn container_id(container: Option<&Value>) -> Option<ContainerId> {
+    let container = container?;
+    container.as_str().or_else(|| container["id"].as_str()).map(ContainerId::new)
 }
 
 /// Fields that stand for themselves.
@@ -386,7 +393,9 @@ fn count_marks(body: &Map<String, Value>) -> usize {
     let own = usize::from(body.get("cache_control").is_some_and(|mark| !mark.is_null()));
     let stable = list(body.get("tools")).iter().chain(list(body.get("system"))).map(marked).sum::<usize>();
     let blocks = list(body.get("messages")).iter().flat_map(|message| list(message.get("content")));
-    let of_block =
-        |block: &Value| marked(block) + list(block.get("content")).iter().map(marked).sum::<usize>();
+    let of_block = |block: &Value| {
+        let parts = list(block.get("content")).iter().chain(list(block["source"].get("content")));
+        marked(block) + parts.map(marked).sum::<usize>()
+    };
     own + stable + blocks.map(of_block).sum::<usize>()
 }

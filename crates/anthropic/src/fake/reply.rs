@@ -91,6 +91,7 @@ impl Reply {
             stop_reason,
             usage: Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() },
             request_id: None,
+            container: None,
         })
     }
 

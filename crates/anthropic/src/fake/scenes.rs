@@ -191,6 +191,7 @@ fn heard(deltas: &[ModelEvent]) -> Response {
         stop_reason: StopReason::Missing,
         usage: Usage::default(),
         request_id: None,
+        container: None,
     }
 }
 

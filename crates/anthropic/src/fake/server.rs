@@ -217,6 +217,9 @@ impl FakeMessagesBuilder {
     }
 }
 
+/// How long no connection is taken after one could not be.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
@@ -227,8 +230,14 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
                 Ok((stream, _)) => {
                     connections.spawn(serve(stream, Arc::clone(&shared)));
                 }
-                // Too many open files, or a client that was gone already. The next accept tells.
-                Err(_) => tokio::task::yield_now().await,
+                // A client that was gone already says nothing of the next one.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Too many open files: it stays so until something is closed, and asking again at once would take all of
+                // a processor. The fake's own clock may stand still.
+                Err(_) => tokio::select! {
+                    () = shared.stop.cancelled() => break,
+                    () = SystemClock.sleep_until(SystemClock.deadline(ACCEPT_PAUSE)) => {}
+                },
             },
         }
     }

@@ -12,6 +12,9 @@ use serde_json::Value;
 use super::refusal::Refusal;
 use crate::fields::{Fields, quoted};
 
+/// When a container ends of which only the id is given.
+const EXPIRES_AT: &str = "2099-01-01T00:00:00Z";
+
 /// What a model says, and how far it gets.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
@@ -52,11 +55,7 @@ impl Answer {
     /// The body of an answer that is not streamed.
     pub(super) fn body(&self, names: Names<'_>) -> String {
         let blocks: Vec<&str> = self.response.content.iter().map(Block::json).collect();
-        let container = self
-            .container
-            .as_ref()
-            .map(|container| format!(",\"container\":{container}"))
-            .unwrap_or_default();
+        let container = self.container();
         format!(
             "{{\"model\":{},\"id\":{},\"type\":\"message\",\"role\":\"assistant\",\"content\":[{}],\
              \"stop_reason\":{},\"stop_sequence\":null{container},\"usage\":{}}}",
@@ -96,11 +95,7 @@ impl Answer {
     }
 
     fn finish(&self, writer: &mut Writer) {
-        let container = self
-            .container
-            .as_ref()
-            .map(|container| format!(",\"container\":{container}"))
-            .unwrap_or_default();
+        let container = self.container();
         writer.event(
             "message_delta",
             &format!(
@@ -111,6 +106,16 @@ impl Answer {
             ),
         );
         writer.event("message_stop", "{\"type\":\"message_stop\"}");
+    }
+
+    /// The field `container` with a comma before it, where there is one: as it was given, or of the id in the response.
+    fn container(&self) -> String {
+        let of_id = || {
+            let id = self.response.container.as_ref()?;
+            Some(serde_json::json!({"id": id, "expires_at": EXPIRES_AT, "skills": null}))
+        };
+        let container = self.container.clone().or_else(of_id);
+        container.map(|container| format!(",\"container\":{container}")).unwrap_or_default()
     }
 
     fn stop_reason(&self) -> String {

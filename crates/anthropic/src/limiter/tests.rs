@@ -41,7 +41,7 @@ fn places(admitted: &[(usize, Permit)]) -> Vec<usize> {
 /// A limiter that was told to wait for a second, and so many waiting calls.
 async fn closed(count: usize) -> (Arc<Limiter>, Vec<Option<Admission>>) {
     let limiter = limiter();
-    admission(&limiter).await.unwrap().rate_limited(SECOND, 0.0);
+    admission(&limiter).await.unwrap().limited(SECOND, 0.0);
     let mut waiting: Vec<Option<Admission>> = (0..count).map(|_| Some(admission(&limiter))).collect();
     assert!(poll_all(&mut waiting).is_empty(), "nobody passes while it is closed");
     (limiter, waiting)
@@ -83,16 +83,52 @@ async fn a_probe_that_is_limited_closes_the_gate_again() {
         tokio::time::advance(SECOND).await;
         let mut admitted = poll_all(&mut waiting);
         assert_eq!(admitted.len(), 1);
-        admitted.remove(0).1.rate_limited(SECOND, 0.0);
+        admitted.remove(0).1.limited(SECOND, 0.0);
         assert!(poll_all(&mut waiting).is_empty());
     }
     assert!(waiting.iter().all(Option::is_none));
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_probe_that_hangs_holds_the_others_up_for_so_long_only() {
+    let (limiter, mut waiting) = closed(6).await;
+    tokio::time::advance(SECOND).await;
+    let mut hung = Vec::new();
+    for place in 0..3 {
+        let admitted = poll_all(&mut waiting);
+        assert_eq!(places(&admitted), [place], "one more each time");
+        hung.extend(admitted);
+        tokio::time::advance(PROBE_HOLD - Duration::from_millis(1)).await;
+        assert!(poll_all(&mut waiting).is_empty(), "not before its time is over");
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    // What hung answers at last: that opens the gate as any answer does.
+    let admitted = poll_all(&mut waiting);
+    assert_eq!(places(&admitted), [3]);
+    hung.into_iter().chain(admitted).for_each(|(_, permit)| permit.answered());
+    let admitted = poll_all(&mut waiting);
+    assert_eq!(places(&admitted), [4, 5]);
+    admitted.into_iter().for_each(|(_, permit)| permit.answered());
+    assert!(matches!(limiter.lock().gate, Gate::Open));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_in_the_midst_of_an_answer_closes_the_gate() {
+    let limiter = limiter();
+    let (streaming, sent) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
+    streaming.answered();
+    limiter.limited(SECOND, 0.0);
+    sent.answered();
+    let mut waiting = [Some(admission(&limiter)), Some(admission(&limiter))];
+    assert!(poll_all(&mut waiting).is_empty());
+    tokio::time::advance(SECOND).await;
+    assert_eq!(poll_all(&mut waiting).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn jitter_only_lengthens_the_wait() {
     let limiter = limiter();
-    admission(&limiter).await.unwrap().rate_limited(SECOND, 0.5);
+    admission(&limiter).await.unwrap().limited(SECOND, 0.5);
     let mut waiting = [Some(admission(&limiter))];
     poll_all(&mut waiting);
     tokio::time::advance(Duration::from_millis(1049)).await;
@@ -105,8 +141,8 @@ async fn jitter_only_lengthens_the_wait() {
 async fn a_later_limit_never_shortens_the_wait() {
     let limiter = limiter();
     let (a, b) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
-    a.rate_limited(5 * SECOND, 0.0);
-    b.rate_limited(SECOND, 0.0);
+    a.limited(5 * SECOND, 0.0);
+    b.limited(SECOND, 0.0);
     let mut waiting = [Some(admission(&limiter))];
     tokio::time::advance(4 * SECOND).await;
     assert!(poll_all(&mut waiting).is_empty());
@@ -118,7 +154,7 @@ async fn a_later_limit_never_shortens_the_wait() {
 async fn an_answer_from_before_the_limit_opens_nothing() {
     let limiter = limiter();
     let (early, limited) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
-    limited.rate_limited(SECOND, 0.0);
+    limited.limited(SECOND, 0.0);
     early.answered();
     let mut waiting = [Some(admission(&limiter)), Some(admission(&limiter))];
     assert!(poll_all(&mut waiting).is_empty());
@@ -141,6 +177,22 @@ async fn dropping_the_first_the_admitted_or_the_probe_wedges_nobody() {
     assert_eq!(places(&probe), [3]);
 }
 
+/// A host may hold a call without polling it, say while it waits for somebody slow: the other sessions of the key go on.
+#[tokio::test(start_paused = true)]
+async fn a_first_call_that_nobody_polls_holds_the_others_up_for_so_long_only() {
+    let (_limiter, mut waiting) = closed(3).await;
+    let mut others = waiting.split_off(1);
+    let opens = SystemClock.deadline(SECOND + WATCH_LATER + 2 * PROBE_HOLD);
+    let mut permits = Vec::new();
+    for other in others.drain(..).flatten() {
+        permits.push(other.await.expect("it is admitted"));
+    }
+    assert_eq!(SystemClock.remaining(opens), Duration::ZERO);
+    assert_eq!(SystemClock.deadline(Duration::ZERO), opens, "and not later");
+    permits.into_iter().for_each(Permit::answered);
+    assert_eq!(places(&poll_all(&mut waiting)), [0], "it has kept its place");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_tries_again_keeps_its_place() {
     let (limiter, _waiting) = closed(0).await;
@@ -158,13 +210,13 @@ async fn a_call_that_tries_again_keeps_its_place() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_beyond_the_deadline() {
     let limiter = limiter();
-    admission(&limiter).await.unwrap().rate_limited(10 * SECOND, 0.0);
+    admission(&limiter).await.unwrap().limited(10 * SECOND, 0.0);
     let soon = SystemClock.deadline(SECOND);
     let refused = limiter.admit(limiter.ticket(), soon).now_or_never().expect("it says so at once");
     assert_eq!(refused.unwrap_err(), NotAdmitted { retry_after: 10 * SECOND });
 
     // The gate opens before the deadline, but the probe's answer takes longer.
-    let deadline = SystemClock.deadline(20 * SECOND);
+    let deadline = SystemClock.deadline(15 * SECOND);
     let mut first = [Some(admission(&limiter))];
     poll_all(&mut first);
     let mut second = Box::pin(limiter.admit(limiter.ticket(), deadline));
@@ -172,14 +224,15 @@ async fn nobody_waits_beyond_the_deadline() {
     tokio::time::advance(10 * SECOND).await;
     let _probe = poll_all(&mut first);
     assert!(second.as_mut().now_or_never().is_none());
-    tokio::time::advance(10 * SECOND).await;
-    assert!(second.as_mut().now_or_never().expect("the deadline has passed").is_err());
+    tokio::time::advance(5 * SECOND).await;
+    let refused = second.as_mut().now_or_never().expect("the deadline has passed").unwrap_err();
+    assert_eq!(refused, NotAdmitted { retry_after: Duration::ZERO });
 }
 
 proptest! {
     /// Whatever is dropped, limited or answered, in whatever order: whoever still waits is admitted in the end.
     #[test]
-    fn nothing_wedges_it(steps in proptest::collection::vec((0u8..7, any::<prop::sample::Index>()), 0..80)) {
+    fn nothing_wedges_it(steps in proptest::collection::vec((0u8..9, any::<prop::sample::Index>()), 0..80)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let limiter = limiter();
@@ -191,8 +244,10 @@ proptest! {
                     2 => permits.extend(poll_all(&mut waiting).into_iter().map(|(_, permit)| permit)),
                     3 if !waiting.is_empty() => *index.get_mut(&mut waiting) = None,
                     4 if !permits.is_empty() => permits.swap_remove(index.index(permits.len())).answered(),
-                    5 if !permits.is_empty() => permits.swap_remove(index.index(permits.len())).rate_limited(SECOND, 0.3),
+                    5 if !permits.is_empty() => permits.swap_remove(index.index(permits.len())).limited(SECOND, 0.3),
                     6 if !permits.is_empty() => drop(permits.swap_remove(index.index(permits.len()))),
+                    7 => limiter.limited(SECOND / 2, 0.1),
+                    8 => tokio::time::advance(PROBE_HOLD).await,
                     _ => tokio::time::advance(SECOND / 3).await,
                 }
             }

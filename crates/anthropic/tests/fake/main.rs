@@ -9,6 +9,7 @@
 
 mod answers;
 mod checks;
+mod container;
 mod faults;
 mod oracle;
 mod runner;

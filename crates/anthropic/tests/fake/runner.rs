@@ -26,7 +26,7 @@ const QUESTION: &str = "Which weather is it?";
 const MAX_TOKENS: u32 = 1000;
 
 /// The tools of both sides; `oracle.py` has the same.
-struct Tools;
+pub(crate) struct Tools;
 
 impl ToolRunner for Tools {
     fn traits(&self, _: &ToolCall) -> CallTraits {
@@ -71,7 +71,15 @@ fn tools() -> Vec<ToolDefinition> {
 
 fn stopping(content: Vec<Block>, stop_reason: StopReason) -> Reply {
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Reply::answer(Response { id: None, model: None, content, stop_reason, usage, request_id: None })
+    Reply::answer(Response {
+        id: None,
+        model: None,
+        content,
+        stop_reason,
+        usage,
+        request_id: None,
+        container: None,
+    })
 }
 
 fn raw(value: &Value) -> Block {

@@ -13,8 +13,10 @@ use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
 /// Sunday, 6 November 1994, 08:49:30 GMT.
 pub(crate) const START_MILLIS: u64 = 784_111_770_000;
 
-/// How long the client awaits the end of an error's body, and of a stream after its last event.
-const END_WAITS: [Duration; 2] = [Duration::from_secs(5), Duration::from_millis(20)];
+/// How long the client awaits the end of an error's body, and of a stream after its last event; and how long a call
+/// that is not answered holds up those that wait for the limiter.
+const OTHER_WAITS: [Duration; 3] =
+    [Duration::from_secs(5), Duration::from_millis(20), Duration::from_secs(10)];
 
 #[derive(Clone)]
 pub(crate) struct ManualClock(Arc<Shared>);
@@ -51,11 +53,12 @@ impl ManualClock {
         }
     }
 
-    /// Waits until somebody sleeps for less than a minute, as before a retry, moves the time to the end of the shortest such sleep
-    /// and returns how long it was. The short waits for the end of a body are not meant: these ends come by themselves.
+    /// Waits until somebody sleeps for less than half a minute, as before a retry, moves the time to the end of the shortest such sleep
+    /// and returns how long it was. The waits for what comes by itself, such as the end of a body, are not meant.
     pub(crate) async fn skip_retry_wait(&self) -> Duration {
-        let is_meant =
-            |left: &Duration| !left.is_zero() && *left < Duration::from_secs(60) && !END_WAITS.contains(left);
+        let is_meant = |left: &Duration| {
+            !left.is_zero() && *left < Duration::from_secs(30) && !OTHER_WAITS.contains(left)
+        };
         loop {
             let changed = self.0.changed.notified();
             let shortest = {

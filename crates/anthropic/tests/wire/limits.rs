@@ -1,4 +1,4 @@
-//! A16: many sessions on one key, one limit, no herd.
+//! A16: many sessions on one key, one limit, no herd; and a limit that comes in mid-stream.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,14 +6,42 @@ use std::time::Duration;
 
 use conjure_anthropic::{Client, Options};
 use conjure_conversation::Model;
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::clock::ManualClock;
-use crate::events::saying;
+use crate::events::{block, saying, sse, start, text_delta};
 use crate::server::{Part, Server, error, stream};
-use crate::support::{MODEL, ask, config, drain};
+use crate::support::{MODEL, ask, call, config, drain};
 
 const SESSIONS: usize = 40;
+
+/// What is shown is not repeated, but the other sessions of the key wait, as after a limit before the stream.
+#[tokio::test]
+async fn a_limit_in_mid_stream_is_heeded_by_all() {
+    for (kind, waits) in [("rate_limit_error", true), ("overloaded_error", true), ("api_error", false)] {
+        let seen = [
+            start(),
+            block(0, json!({"type": "text", "text": ""})),
+            text_delta(0, "a"),
+            json!({"type": "error", "error": {"type": kind, "message": "no"}}),
+        ];
+        let server = Server::answers(vec![stream(&sse(&seen)), stream(&saying("Hello"))]).await;
+        let clock = ManualClock::new();
+        let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
+        let [first, second] = [(), ()].map(|()| client.messages(Options::new(MODEL)).unwrap());
+        call(&first).await.unwrap_err();
+        let waited = tokio::select! {
+            biased;
+            answer = call(&second) => answer.map(|_| None).unwrap(),
+            waited = clock.skip_retry_wait() => Some(waited.as_millis()),
+        };
+        assert_eq!(waited.is_some(), waits, "{kind}");
+        assert!(waited.is_none_or(|waited| (375..=550).contains(&waited)), "{waited:?}");
+        assert_eq!(server.requests().len(), if waits { 1 } else { 2 }, "{kind}");
+        call(&second).await.unwrap();
+    }
+}
 
 /// Forty sessions call at once; the service refuses the first forty requests and asks for ten seconds. Nobody
 /// comes back within them; then one comes; and in the end all are answered, each with at most three attempts.

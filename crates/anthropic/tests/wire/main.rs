@@ -6,6 +6,7 @@
 )]
 
 mod clock;
+mod drops;
 mod events;
 mod failures;
 mod limits;
@@ -14,3 +15,5 @@ mod requests;
 mod retries;
 mod server;
 mod support;
+mod telemetry;
+mod tls;

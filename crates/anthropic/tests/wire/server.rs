@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -49,6 +50,14 @@ impl Server {
     pub(crate) async fn start(
         script: impl Fn(usize, &Recorded) -> Vec<Part> + Send + Sync + 'static,
     ) -> Self {
+        Self::start_over(None, script).await
+    }
+
+    /// The same over TLS, where there is an acceptor.
+    pub(crate) async fn start_over(
+        tls: Option<TlsAcceptor>,
+        script: impl Fn(usize, &Recorded) -> Vec<Part> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -63,7 +72,18 @@ impl Server {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                connections.spawn(serve(stream, Arc::clone(&of_listener)));
+                let (shared, tls) = (Arc::clone(&of_listener), tls.clone());
+                connections.spawn(async move {
+                    match tls {
+                        None => serve(stream, shared).await,
+                        // A client that does not trust us hangs up.
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                serve(stream, shared).await;
+                            }
+                        }
+                    }
+                });
             }
         });
         Self { address, shared, _tasks: tasks }
@@ -109,7 +129,7 @@ impl Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, shared: Arc<Shared>) {
     let Some(request) = read_request(&mut stream).await else { return };
     let parts = {
         let mut requests = shared.requests.lock().unwrap();
@@ -143,7 +163,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.shutdown().await;
 }
 
-async fn read_request(stream: &mut TcpStream) -> Option<Recorded> {
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Recorded> {
     let mut bytes = Vec::new();
     let head_end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -48,6 +48,7 @@ pub(crate) fn ask(text: &str) -> Request {
         instructions: vec!["Be brief.".to_owned()],
         tools: Arc::new([]),
         messages: vec![Arc::new(Message::user(vec![Block::text(text)]))],
+        container: None,
     }
 }
 

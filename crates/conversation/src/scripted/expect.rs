@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use conjure_base::Digest;
+use conjure_base::{ContainerId, Digest};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::quote::Pattern;
 use super::sent::{ResultRef, Sent, request_digest, shortened};
+use super::turn::present;
 
 /// Expectations of one turn; those that are absent always hold.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -23,6 +24,9 @@ pub(super) struct Expectation {
     messages: Option<usize>,
     /// Of tool results in the history.
     results: Vec<ResultExpectation>,
+    /// The container that the request names; null expects that it names none.
+    #[serde(deserialize_with = "present")]
+    container: Option<Option<ContainerId>>,
     /// The digest of the request.
     request: Option<Digest>,
 }
@@ -87,6 +91,13 @@ impl Expectation {
         let count = sent.request().messages.len();
         if let Some(expected) = self.messages.filter(|expected| *expected != count) {
             return Err(format!("expect.messages: {expected} messages must be sent; sent were {count}"));
+        }
+        let container = &sent.request().container;
+        if let Some(expected) = self.container.as_ref().filter(|expected| *expected != container) {
+            let named =
+                |id: &Option<ContainerId>| id.as_ref().map_or("none".to_owned(), |id| format!("`{id}`"));
+            let (expected, sent) = (named(expected), named(container));
+            return Err(format!("expect.container: {expected} must be sent; sent was {sent}"));
         }
         if let Some(expected) = &self.user {
             expected.check("expect.user", "the user's last text", &sent.user().unwrap_or_default())?;

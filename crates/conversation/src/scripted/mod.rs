@@ -19,6 +19,7 @@ mod model;
 mod pieces;
 mod quote;
 mod recorder;
+mod redacted;
 mod sent;
 mod template;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use conjure_base::Digest;
+use conjure_base::{ContainerId, Digest, Redactor};
 use futures_util::Stream;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,7 +24,7 @@ use crate::usage::Usage;
 
 use super::error::ScriptError;
 use super::load::{MAX_TURNS, ScriptFormat, VERSION};
-use super::sent::request_digest;
+use super::redacted::Redaction;
 use super::turn::error_type;
 
 /// What stands around the turns of a recording at most, and between two of them.
@@ -35,11 +35,13 @@ const SEPARATOR_BYTES: usize = 2;
 ///
 /// Answers are kept byte for byte, with the digest of the request that they answer; so a replay can be
 /// [strict](super::ScriptedModel::strict). What a call sent is not written: a recording holds the model's words
-/// only. A failure to write never disturbs the conversation; [`Recorder::finish`] tells it.
+/// only, without the secrets that it is told of ([`Recorder::with_redactor`]). A failure to write never disturbs the
+/// conversation; [`Recorder::finish`] tells it.
 #[derive(Debug)]
 pub struct Recorder<M> {
     model: M,
     recording: Arc<Mutex<Recording>>,
+    redaction: Redaction,
 }
 
 /// Why a recording is not whole.
@@ -77,11 +79,19 @@ impl<M: Model> Recorder<M> {
     pub fn create(model: M, path: impl AsRef<Path>) -> Result<Self, RecordError> {
         let mut recording = Recording::new(path.as_ref())?;
         recording.write()?;
-        Ok(Self { model, recording: Arc::new(Mutex::new(recording)) })
+        Ok(Self { model, recording: Arc::new(Mutex::new(recording)), redaction: Redaction::default() })
     }
 }
 
 impl<M> Recorder<M> {
+    /// The file leaves the session, so these secrets are taken out of what is written to it. The conversation itself goes on
+    /// with what the model said. A replay says the marks in their place; its strict form fits all the same.
+    #[must_use]
+    pub fn with_redactor(mut self, redactor: Redactor) -> Self {
+        self.redaction = Redaction::by(redactor);
+        self
+    }
+
     /// Whether all calls so far were written.
     ///
     /// # Errors
@@ -94,7 +104,8 @@ impl<M> Recorder<M> {
 impl<M: Model> Model for Recorder<M> {
     fn stream(&self, request: Request) -> ModelStream {
         Box::pin(RecordedStream {
-            sent: Some(request_digest(&request)),
+            sent: Some(self.redaction.digest(&request)),
+            redaction: self.redaction.clone(),
             inner: self.model.stream(request),
             recording: Arc::clone(&self.recording),
             call: None,
@@ -111,6 +122,7 @@ fn lock(recording: &Mutex<Recording>) -> MutexGuard<'_, Recording> {
 struct RecordedStream {
     /// Until the first poll; a stream that is never polled is no call.
     sent: Option<Digest>,
+    redaction: Redaction,
     inner: ModelStream,
     recording: Arc<Mutex<Recording>>,
     call: Option<Call>,
@@ -144,13 +156,15 @@ impl Stream for RecordedStream {
         let polled = this.inner.as_mut().poll_next(context);
         if let (Poll::Ready(event), Some(call)) = (&polled, &mut this.call) {
             let turn = match event {
-                Some(Ok(ModelEvent::Finished(response))) => Some(RecordedTurn::answered(call.sent, response)),
+                Some(Ok(ModelEvent::Finished(response))) => {
+                    Some(RecordedTurn::answered(call.sent, response, &this.redaction))
+                }
                 Some(Ok(event)) => {
                     call.see(event);
                     None
                 }
-                Some(Err(error)) => Some(call.failed(error)),
-                None => Some(call.cut()),
+                Some(Err(error)) => Some(call.failed(error, &this.redaction)),
+                None => Some(call.cut(&this.redaction)),
             };
             if let Some(turn) = turn {
                 lock(&this.recording).end(call.place, &turn);
@@ -164,7 +178,7 @@ impl Stream for RecordedStream {
 impl Drop for RecordedStream {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            lock(&self.recording).end(call.place, &call.cut());
+            lock(&self.recording).end(call.place, &call.cut(&self.redaction));
         }
     }
 }
@@ -190,18 +204,18 @@ impl Call {
     }
 
     /// The blocks that were shown, each to be shown again in one piece.
-    fn blocks(&self) -> Vec<RawBlock> {
+    fn blocks(&self, redaction: &Redaction) -> Vec<RawBlock> {
         let json = |(_, shown): &(usize, Shown)| match shown {
-            Shown::Text(text) => Block::text(text.as_str()).json().to_owned(),
+            Shown::Text(text) => Block::text(redaction.head(text)).json().to_owned(),
             Shown::Thinking(text) => {
-                format!(r#"{{"type":"thinking","thinking":{}}}"#, Value::from(text.as_str()))
+                format!(r#"{{"type":"thinking","thinking":{}}}"#, Value::from(redaction.head(text)))
             }
         };
         self.shown.iter().map(json).map(|raw| RawBlock { raw }).collect()
     }
 
-    fn cut(&self) -> RecordedTurn {
-        let content = self.blocks();
+    fn cut(&self, redaction: &Redaction) -> RecordedTurn {
+        let content = self.blocks(redaction);
         RecordedTurn {
             cut_after: Some(content.len()),
             pieces: Some(1),
@@ -210,17 +224,17 @@ impl Call {
         }
     }
 
-    fn failed(&self, error: &ModelError) -> RecordedTurn {
-        let content = self.started.then(|| self.blocks());
+    fn failed(&self, error: &ModelError, redaction: &Redaction) -> RecordedTurn {
+        let content = self.started.then(|| self.blocks(redaction));
         RecordedTurn {
             error: Some(RecordedError {
-                r#type: error_type(&error.kind),
-                message: error.message.clone(),
+                r#type: redaction.text(&error_type(&error.kind)),
+                message: redaction.text(&error.message),
                 retry_after_ms: error
                     .retry_after
                     .map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
                 after_pieces: content.as_ref().map(Vec::len),
-                request_id: error.request_id.clone(),
+                request_id: error.request_id.as_deref().map(|id| redaction.text(id)),
             }),
             pieces: content.is_some().then_some(1),
             content,
@@ -332,6 +346,8 @@ struct RecordedTurn {
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<ContainerId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Vec<RawBlock>>,
     /// Written also where it is null: null is a stop reason, absent is not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -370,6 +386,7 @@ impl RecordedTurn {
             id: None,
             model: None,
             request_id: None,
+            container: None,
             content: None,
             stop_reason: None,
             usage: None,
@@ -379,12 +396,14 @@ impl RecordedTurn {
         }
     }
 
-    fn answered(sent: Digest, response: &Response) -> Self {
-        let raw = |block: &Block| RawBlock { raw: block.json().to_owned() };
+    fn answered(sent: Digest, response: &Response, redaction: &Redaction) -> Self {
+        let raw = |block: &Block| RawBlock { raw: redaction.block(block).into_owned() };
+        let text = |text: &Option<String>| text.as_deref().map(|text| redaction.text(text));
         Self {
-            id: response.id.clone(),
-            model: response.model.clone(),
-            request_id: response.request_id.clone(),
+            id: text(&response.id),
+            model: text(&response.model),
+            request_id: text(&response.request_id),
+            container: response.container.clone(),
             content: Some(response.content.iter().map(raw).collect()),
             stop_reason: Some(response.stop_reason.clone()),
             usage: Some(response.usage),

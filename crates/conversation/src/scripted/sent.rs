@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use conjure_base::Digest;
+use conjure_base::{ContainerId, Digest};
 use serde::Serialize;
 
 use crate::content::BlockKind;
@@ -10,7 +10,7 @@ use crate::message::{Message, Role};
 use crate::model::Request;
 use crate::tool::ToolDefinition;
 
-/// The digest of what a request sends: instructions, tools and messages, in one canonical JSON text. Which turn
+/// The digest of what a request sends: instructions, tools, messages and container, in one canonical JSON text. Which turn
 /// and call it belongs to is left out, so that two runs of the same conversation have equal digests.
 #[must_use]
 pub fn request_digest(request: &Request) -> Digest {
@@ -19,11 +19,14 @@ pub fn request_digest(request: &Request) -> Digest {
         instructions: &'r [String],
         tools: &'r [ToolDefinition],
         messages: Vec<&'r Message>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        container: Option<&'r ContainerId>,
     }
     let body = Body {
         instructions: &request.instructions,
         tools: &request.tools,
         messages: request.messages.iter().map(AsRef::as_ref).collect(),
+        container: request.container.as_ref(),
     };
     #[expect(clippy::expect_used, reason = "texts, values and raw JSON always serialise")]
     let bytes = serde_json::to_vec(&body).expect("a request serialises");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use conjure_base::Digest;
+use conjure_base::{ContainerId, Digest};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -46,6 +46,7 @@ pub(super) struct Turn {
     id: Option<String>,
     model: Option<String>,
     request_id: Option<String>,
+    container: Option<ContainerId>,
 }
 
 /// How a turn's stream ends.
@@ -110,6 +111,7 @@ impl Turn {
             stop_reason: self.stop_reason.clone().unwrap_or(by_content),
             usage: self.usage,
             request_id: self.request_id.clone(),
+            container: self.container.clone(),
         })
     }
 }
@@ -162,10 +164,13 @@ struct TurnFields {
     id: Option<String>,
     model: Option<String>,
     request_id: Option<String>,
+    container: Option<ContainerId>,
 }
 
 /// Tells a field that is null from one that is absent.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -208,6 +213,7 @@ impl TryFrom<TurnFields> for Turn {
             id: fields.id,
             model: fields.model,
             request_id: fields.request_id,
+            container: fields.container,
         })
     }
 }

@@ -276,10 +276,10 @@ fn a_refused_block_is_replaced_once_and_a_result_stays_a_result() {
 #[test]
 fn a_history_from_elsewhere_must_be_valid_and_come_first() {
     let bad = vec![Message::assistant(vec![Block::text("hi")])];
-    let refusal = refused(&State::default(), CommandKind::Import { messages: bad });
+    let refusal = refused(&State::default(), CommandKind::Import { messages: bad, container: None });
     assert_eq!(refusal, Rejection::InvalidHistory(PairingError::AssistantFirst));
     let good = vec![Message::user(vec![Block::text("hi")])];
-    let refusal = refused(&begun(), CommandKind::Import { messages: good });
+    let refusal = refused(&begun(), CommandKind::Import { messages: good, container: None });
     assert_eq!(refusal, Rejection::HistoryPresent);
 }
 

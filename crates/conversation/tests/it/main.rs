@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod cancellation;
 #[cfg(test)]
+mod container;
+#[cfg(test)]
 mod driver;
 #[cfg(test)]
 mod format;

@@ -54,7 +54,7 @@ fn response() -> impl Strategy<Value = Response> {
     (blocks(), calls, stop).prop_map(|(mut content, calls, stop_reason)| {
         content.extend(calls.into_iter().map(|id| tool_use("bash", id)));
         let usage = Usage { input_tokens: 7, ..Usage::default() };
-        Response { id: None, model: None, content, stop_reason, usage, request_id: None }
+        Response { id: None, model: None, content, stop_reason, usage, request_id: None, container: None }
     })
 }
 
@@ -93,7 +93,7 @@ fn op() -> impl Strategy<Value = Op> {
     let cause = select(vec![InterruptCause::Cancelled, InterruptCause::Deadline, InterruptCause::WallClock]);
     let decision = select(vec![Decision::Allow, Decision::Deny { reason: "no".to_owned() }]);
     prop_oneof![
-        1 => history.prop_map(|messages| Op::Plain(CommandKind::Import { messages })),
+        1 => history.prop_map(|messages| Op::Plain(CommandKind::Import { messages, container: None })),
         6 => (blocks(), limits())
             .prop_map(|(input, limits)| Op::Plain(CommandKind::StartTurn { input, limits })),
         10 => Just(Op::Plain(CommandKind::StartModelCall)),

@@ -10,16 +10,19 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::process::{Pid, Rlimit};
 
-use conjure_guest::protocol::{ExecEnd, ExecReply, ExecRequest, GuestError, Reply, StdinMode, StreamId};
+use conjure_guest::protocol::{
+    ExecEnd, ExecReply, ExecRequest, GuestError, LimitsReached, ProcessLimits, Reply, StdinMode, StreamId,
+};
 
 use crate::feed::{Feed, FeedError, Framing};
+use crate::fortress::{Mark, OomScore};
 use crate::job::{
     Cut, Cx, Got, Interest, PATIENCE, Port, kill, next_patience, pipe_from_child, pipe_to_child, read,
     tell_to_end,
 };
-use crate::sys;
+use crate::{sys, tree};
 
-use super::shim::{self, Launch, Report};
+use super::shim::{self, Launch, Leaves, Report};
 use super::stream::Output;
 
 /// A call ends when its output was quiet for so long after the program's end, whoever still holds the pipe.
@@ -34,7 +37,18 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) workdir: &'a str,
     pub(crate) open_files: Rlimit,
+    pub(crate) limits: &'a ProcessLimits,
+    pub(crate) oom_score: &'a OomScore,
     pub(crate) null: BorrowedFd<'a>,
+    pub(crate) writing: Writing,
+}
+
+/// Whether a program may write into files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writing {
+    Allowed,
+    /// The folder with a quota takes too much: files may be removed, and none may grow.
+    Forbidden,
 }
 
 /// How far a program is.
@@ -63,7 +77,11 @@ pub(crate) struct ExecJob {
     phase: Phase,
     started: Duration,
     ended: Option<Duration>,
-    oom_before: u64,
+    /// The limit of processes that the kernel does not count refusals for.
+    processes: Option<u64>,
+    /// The sandbox's counters before it started.
+    mark: Mark,
+    reached: LimitsReached,
 }
 
 impl ExecJob {
@@ -80,12 +98,17 @@ impl ExecJob {
             StdinMode::Null => None,
             StdinMode::Stream => Some(pipe_to_child()?),
         };
-        let oom_before = cx.oom.before();
+        let mark = cx.pressure.mark();
+        let mut limits = request.limits.or(*surroundings.limits);
+        if surroundings.writing == Writing::Forbidden {
+            limits.file_bytes = Some(0);
+        }
         let launch = Launch {
             request,
             env: surroundings.env,
             workdir: surroundings.workdir,
             open_files: surroundings.open_files,
+            limits,
             guest: rustix::process::getpid(),
         };
         let descriptors = [
@@ -94,8 +117,8 @@ impl ExecJob {
             stderr.as_ref().map_or(stdout_to.as_fd(), |(_, to)| to.as_fd()),
             report_to.as_fd(),
         ];
-        let shim =
-            sys::fork(&descriptors, |owned| shim::run(&launch, owned)).map_err(crate::job::exhausted)?;
+        let fork = || sys::fork(&descriptors, |owned| shim::run(&launch, owned));
+        let shim = surroundings.oom_score.raised(fork).map_err(crate::job::exhausted)?;
         let job = Self {
             shim: Some(shim),
             report_from: Some(report_from),
@@ -108,7 +131,9 @@ impl ExecJob {
             phase: Phase::Running,
             started: cx.now,
             ended: None,
-            oom_before,
+            processes: limits.processes,
+            mark,
+            reached: LimitsReached::default(),
         };
         Ok((job, shim))
     }
@@ -186,6 +211,7 @@ impl ExecJob {
     pub(crate) fn cut(&mut self, cut: Cut, now: Duration) {
         match (&mut self.phase, cut) {
             (Phase::Running, _) | (Phase::Draining { .. } | Phase::Delivering { .. }, Cut::Cancelled) => {
+                self.look_at_processes();
                 if let Some(shim) = self.shim {
                     tell_to_end(shim);
                 }
@@ -226,8 +252,11 @@ impl ExecJob {
     pub(crate) fn advance(&mut self, cx: &mut Cx<'_>) -> Option<Result<Reply, GuestError>> {
         if let Phase::Running = self.phase {
             match Report::decode(&self.report, self.report_from.is_none()) {
-                Some(Report::Ended(status)) => {
-                    let end = self.classify(status, cx);
+                Some(Report::Ended(ended)) => {
+                    if ended.leaves == Leaves::Something {
+                        self.look_at_leftovers();
+                    }
+                    let end = self.classify(ended.status, cx);
                     self.end_at(end, cx.now);
                 }
                 Some(Report::Failed(error)) => return Some(Err(error)),
@@ -247,7 +276,9 @@ impl ExecJob {
                     Cut::TimedOut => ExecEnd::TimedOut,
                     Cut::Cancelled => ExecEnd::Cancelled,
                     Cut::Lost => ExecEnd::Lost,
+                    Cut::OverQuota(excess) => ExecEnd::QuotaExceeded(excess),
                 };
+                self.look_at_pressure(cx, cut == Cut::Lost);
                 self.end_at(end, cx.now);
             }
         }
@@ -268,6 +299,7 @@ impl ExecJob {
             stdout: stdout.result(cx.spill.as_deref()),
             stderr: stderr.result(cx.spill.as_deref()),
             duration_us: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            reached: self.reached,
         })))
     }
 
@@ -310,14 +342,42 @@ impl ExecJob {
         cx.now >= since + DRAIN_MAX && self.outputs.iter().all(Output::is_past_end)
     }
 
-    fn classify(&self, status: i32, cx: &mut Cx<'_>) -> ExecEnd {
+    fn classify(&mut self, status: i32, cx: &mut Cx<'_>) -> ExecEnd {
         let end = match (status & 0x7f, (status >> 8) & 0xff) {
             (0, code) => ExecEnd::Exited(code),
             (signal, _) => ExecEnd::Signaled(signal),
         };
         // A shell tells of a killed child as 128 + 9.
         let is_killed = matches!(end, ExecEnd::Signaled(9) | ExecEnd::Exited(137));
-        if is_killed && cx.oom.has_risen(self.oom_before) { ExecEnd::OutOfMemory } else { end }
+        self.look_at_pressure(cx, is_killed);
+        if is_killed && self.reached.memory { ExecEnd::OutOfMemory } else { end }
+    }
+
+    /// Takes the kernel's counters, once the program has ended.
+    fn look_at_pressure(&mut self, cx: &mut Cx<'_>, is_killed: bool) {
+        let reached = cx.pressure.since(self.mark, is_killed);
+        self.reached.memory |= reached.memory;
+        self.reached.processes |= reached.processes;
+    }
+
+    /// Ends what the program left running, when that leaves no room for others.
+    fn look_at_leftovers(&mut self) {
+        self.look_at_processes();
+        if self.reached.processes
+            && let Some(shim) = self.shim
+        {
+            tell_to_end(shim);
+            self.reached.made_room = true;
+        }
+    }
+
+    /// No counter tells of a limit for each user, so the sandbox is at its limit of processes when there are nearly as many: some die
+    /// while others are counted.
+    fn look_at_processes(&mut self) {
+        if let Some(limit) = self.processes {
+            let enough = limit - limit / 8;
+            self.reached.processes |= tree::count_tasks(enough) >= enough;
+        }
     }
 
     /// The pipes that something left running still writes to.

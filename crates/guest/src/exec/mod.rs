@@ -2,11 +2,9 @@
 
 mod capture;
 mod job;
-mod oom;
 mod shim;
 mod spill;
 mod stream;
 
-pub(crate) use job::{ExecJob, Surroundings};
-pub(crate) use oom::OomCounter;
+pub(crate) use job::{ExecJob, Surroundings, Writing};
 pub(crate) use spill::SpillFolder;

@@ -13,10 +13,12 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
+use rustix::process::{Pid, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions};
 
-use conjure_guest::protocol::{ErrorCode, ExecRequest, GuestError};
+use conjure_guest::protocol::{ErrorCode, ExecRequest, GuestError, ProcessLimits};
 
+use crate::fortress::{limits_of_program, name_of_limit};
+use crate::sys::SpawnError;
 use crate::{error, sys, tree};
 
 /// Where programs are looked for when the environment has no `PATH`.
@@ -25,10 +27,26 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What a shim tells the guest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// The program ended, with this wait status.
-    Ended(i32),
+    /// The program ended.
+    Ended(Ended),
     /// The program could not be started.
     Failed(GuestError),
+}
+
+/// A program's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// Its wait status.
+    pub(super) status: i32,
+    /// What it started and is still there.
+    pub(super) leaves: Leaves,
+}
+
+/// Whether a program left something running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaves {
+    Nothing = 0,
+    Something = 1,
 }
 
 impl Report {
@@ -37,7 +55,9 @@ impl Report {
 
     fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Ended(status) => [&[Self::ENDED], status.to_le_bytes().as_slice()].concat(),
+            Self::Ended(Ended { status, leaves }) => {
+                [&[Self::ENDED, *leaves as u8], status.to_le_bytes().as_slice()].concat()
+            }
             Self::Failed(error) => {
                 let mut bytes = vec![Self::FAILED];
                 bytes.extend(serde_json::to_vec(error).unwrap_or_default());
@@ -50,7 +70,11 @@ impl Report {
     pub(super) fn decode(bytes: &[u8], is_end: bool) -> Option<Self> {
         match bytes.split_first()? {
             (&Self::ENDED, rest) => {
-                rest.split_first_chunk::<4>().map(|(status, _)| Self::Ended(i32::from_le_bytes(*status)))
+                let (leaves, rest) = rest.split_first()?;
+                let leaves =
+                    if *leaves == Leaves::Nothing as u8 { Leaves::Nothing } else { Leaves::Something };
+                let (status, _) = rest.split_first_chunk::<4>()?;
+                Some(Self::Ended(Ended { status: i32::from_le_bytes(*status), leaves }))
             }
             (&Self::FAILED, rest) if is_end => serde_json::from_slice(rest).ok().map(Self::Failed),
             _ => None,
@@ -66,6 +90,8 @@ pub(super) struct Launch<'a> {
     pub(super) workdir: &'a str,
     /// The limit of open files that the guest was started with.
     pub(super) open_files: Rlimit,
+    /// What the program may use.
+    pub(super) limits: ProcessLimits,
     pub(super) guest: Pid,
 }
 
@@ -106,7 +132,8 @@ fn supervise(program: Pid, report_to: OwnedFd) {
                 if pid == program
                     && let Some(pipe) = report_to.take()
                 {
-                    send(&pipe, &Report::Ended(status.as_raw()));
+                    let ended = Ended { status: status.as_raw(), leaves: leaves() };
+                    send(&pipe, &Report::Ended(ended));
                 }
             }
             Ok(None) => {
@@ -119,6 +146,15 @@ fn supervise(program: Pid, report_to: OwnedFd) {
             Err(Errno::INTR) => {}
             Err(_) => return,
         }
+    }
+}
+
+/// Whether this process has children.
+fn leaves() -> Leaves {
+    let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match rustix::process::waitid(WaitId::All, any) {
+        Err(Errno::CHILD) => Leaves::Nothing,
+        _ => Leaves::Something,
     }
 }
 
@@ -142,9 +178,6 @@ fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
         .split_first()
         .filter(|(program, _)| !program.is_empty())
         .ok_or_else(|| error::error(ErrorCode::BadRequest, "no program is named"))?;
-    // The soft limit only, which the guest had raised for itself.
-    rustix::process::setrlimit(Resource::Nofile, launch.open_files)
-        .map_err(|errno| error::io(format!("cannot set the limit of open files: {errno}")))?;
     let folder = request.cwd.as_deref().unwrap_or(launch.workdir);
     enter(launch.workdir, folder)?;
     let argv = request.argv.iter().map(|argument| string(argument)).collect::<Result<Vec<_>, _>>()?;
@@ -153,9 +186,10 @@ fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
     variables.extend(request.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let env = variables.iter().map(|(name, value)| variable(name, value)).collect::<Result<Vec<_>, _>>()?;
     let path = variables.get("PATH").copied().unwrap_or(DEFAULT_PATH);
+    let limits = limits_of_program(&launch.limits, launch.open_files);
 
     if program.contains('/') {
-        return sys::spawn(&string(program)?, &argv, &env).map_err(|errno| refusal(errno, program));
+        return sys::spawn(&string(program)?, &argv, &env, &limits).map_err(|error| refusal(error, program));
     }
     // What was found but cannot be run is told, when nothing better follows in the list.
     let mut found = None;
@@ -166,12 +200,12 @@ fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
             Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() => {}
             _ => continue,
         }
-        match sys::spawn(&string(&candidate)?, &argv, &env) {
+        match sys::spawn(&string(&candidate)?, &argv, &env, &limits) {
             Ok(pid) => return Ok(pid),
-            Err(errno @ (Errno::ACCESS | Errno::NOENT)) => {
-                found.get_or_insert_with(|| refusal(errno, &candidate));
+            Err(error @ SpawnError::Program(Errno::ACCESS | Errno::NOENT)) => {
+                found.get_or_insert_with(|| refusal(error, &candidate));
             }
-            Err(errno) => return Err(refusal(errno, &candidate)),
+            Err(error) => return Err(refusal(error, &candidate)),
         }
     }
     Err(found.unwrap_or_else(|| {
@@ -211,7 +245,14 @@ fn variable(name: &str, value: &str) -> Result<CString, GuestError> {
 }
 
 /// Why the program at `path` could not be started.
-fn refusal(errno: Errno, path: &str) -> GuestError {
+fn refusal(error: SpawnError, path: &str) -> GuestError {
+    let errno = match error {
+        SpawnError::Program(errno) => errno,
+        SpawnError::Limit(resource, errno) => {
+            let limit = name_of_limit(resource);
+            return error::io(format!("cannot run `{path}`: the limit of {limit} cannot be set ({errno})"));
+        }
+    };
     let exists = rustix::fs::stat(path).is_ok();
     let (code, reason) = match errno {
         Errno::NOENT if exists => {

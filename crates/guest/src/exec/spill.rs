@@ -33,9 +33,18 @@ impl SpillFolder {
             Err(Errno::NOENT) => rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)).and_then(|()| open()),
             other => other,
         };
+        Self::new(folder.ok(), path)
+    }
+
+    /// A folder that is open already, and that commands see at `path`.
+    pub(crate) fn of(folder: OwnedFd, path: &str) -> Self {
+        Self::new(Some(folder), path)
+    }
+
+    fn new(folder: Option<OwnedFd>, path: &str) -> Self {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let stamp = now.tv_sec.cast_unsigned();
-        Self { path: path.trim_end_matches('/').to_owned(), folder: folder.ok(), stamp, next: 0 }
+        Self { path: path.trim_end_matches('/').to_owned(), folder, stamp, next: 0 }
     }
 
     fn create(&mut self) -> Option<(File, String)> {

@@ -15,6 +15,7 @@ use conjure_guest::protocol::{DATA_MAX, ErrorCode, GuestError, Reply};
 use super::roots::{Place, Reach, components};
 use super::worker::failed;
 use crate::error::{self, of_file};
+use crate::quota::{Room, no_room};
 use crate::sys;
 
 /// The largest text in which something is replaced.
@@ -22,6 +23,9 @@ const TEXT_MAX: u64 = 32 * 1024 * 1024;
 
 /// How many links are followed at the end of a path.
 const LINKS_MAX: usize = 40;
+
+/// What a file takes on the disk is a multiple of this, in bytes, on most file systems.
+const BLOCK: u64 = 4096;
 
 /// Permission bits of a new file.
 const NEW_MODE: u32 = 0o644;
@@ -125,12 +129,14 @@ struct Target<'a> {
     former: Option<Stat>,
     /// Folders that were missing, with the folder that each was made in; outermost first.
     made: Vec<(OwnedFd, String)>,
+    /// How much may be written; `None`: any.
+    room: Option<&'a Room>,
 }
 
 impl<'a> Target<'a> {
     /// Finds the folder and the name that `path` means, following links at its end.
     fn find(
-        reach: &Reach<'_>,
+        reach: &'a Reach<'_>,
         path: &'a str,
         doing: &'static str,
         missing: Missing,
@@ -138,8 +144,14 @@ impl<'a> Target<'a> {
         let place = reach.place(path)?;
         let mut made = Vec::new();
         let found = Self::find_in(reach, &place, doing, missing, &mut made);
+        let room = place.room;
+        let more = made.len() as u64 + 1;
+        let found = found.and_then(|found| match (room, &found) {
+            (Some(room), (_, _, None)) if more > room.left.inodes => Err(no_room(room, path, doing)),
+            _ => Ok(found),
+        });
         match found {
-            Ok((folder, name, former)) => Ok(Self { path, doing, folder, name, former, made }),
+            Ok((folder, name, former)) => Ok(Self { path, doing, folder, name, former, made, room }),
             Err(error) => {
                 remove(&made);
                 Err(error)
@@ -295,8 +307,15 @@ impl Draft<'_> {
         if sys::is_termination_pending() {
             return Err(cut_off(self.target.path));
         }
-        self.file.write_all(bytes).map_err(|error| failed(&error, self.target.path, self.target.doing))?;
-        self.size += bytes.len() as u64;
+        let (target, size) = (self.target, self.size + bytes.len() as u64);
+        if let Some(room) = target.room
+            // The file that is replaced takes its room until the end.
+            && size.next_multiple_of(BLOCK) > room.left.bytes
+        {
+            return Err(no_room(room, target.path, target.doing));
+        }
+        self.file.write_all(bytes).map_err(|error| failed(&error, target.path, target.doing))?;
+        self.size = size;
         Ok(())
     }
 

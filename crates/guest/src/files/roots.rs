@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use conjure_guest::protocol::{Access, ErrorCode, GuestError, Root};
 
 use crate::error::{self, of_file};
+use crate::quota::Room;
 
 /// How often a path is resolved anew when something was renamed meanwhile.
 const RACES: usize = 64;
@@ -42,7 +43,7 @@ impl Roots {
     }
 
     /// The roots in a worker, whose handles are copies of [`Roots::descriptors`].
-    pub(super) fn reach(&self, handles: Vec<OwnedFd>) -> Reach<'_> {
+    pub(super) fn reach<'a>(&'a self, handles: Vec<OwnedFd>, room: Option<&'a Room>) -> Reach<'a> {
         let mut handles = handles.into_iter();
         let roots = self
             .roots
@@ -52,7 +53,7 @@ impl Roots {
                 (&open.root, folder)
             })
             .collect();
-        Reach { roots, workdir: &self.workdir }
+        Reach { roots, workdir: &self.workdir, room }
     }
 }
 
@@ -65,6 +66,7 @@ fn open_folder(path: &str) -> Result<OwnedFd, Errno> {
 pub(super) struct Reach<'a> {
     roots: Vec<(&'a Root, Option<OwnedFd>)>,
     workdir: &'a str,
+    room: Option<&'a Room>,
 }
 
 /// A path beneath a root.
@@ -77,6 +79,8 @@ pub(super) struct Place<'a> {
     pub(super) access: Access,
     /// Beneath the root: components without empty ones and `.`; may hold `..`.
     pub(super) rest: Vec<String>,
+    /// How much may be written there; `None`: any.
+    pub(super) room: Option<&'a Room>,
 }
 
 /// The components of a path that name something.
@@ -86,7 +90,7 @@ pub(super) fn components(path: &str) -> impl Iterator<Item = &str> {
 
 impl Reach<'_> {
     /// Finds the root that a path lies beneath.
-    pub(super) fn place<'p>(&self, path: &'p str) -> Result<Place<'p>, GuestError> {
+    pub(super) fn place<'p>(&'p self, path: &'p str) -> Result<Place<'p>, GuestError> {
         if path.is_empty() || path.contains('\0') {
             let message = "a path must not be empty nor hold a NUL character";
             return Err(error::error(ErrorCode::BadRequest, message));
@@ -112,7 +116,9 @@ impl Reach<'_> {
             None => open_folder(&root.path).map_err(|errno| of_file(errno, &root.path, "open the folder")),
         }?;
         let rest = whole.into_iter().skip(prefix.len()).map(str::to_owned).collect();
-        Ok(Place { given: path, root: handle, access: root.access, rest })
+        let is_limited = |room: &&Room| prefix.starts_with(&components(&room.path).collect::<Vec<_>>());
+        let room = self.room.filter(is_limited);
+        Ok(Place { given: path, root: handle, access: root.access, rest, room })
     }
 
     /// Refuses what may not be changed, though its path lies beneath a root that may: a root for reading only

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal};
 
 use conjure_guest::protocol::{GuestError, Reply, Request};
 
+use crate::quota::Room;
 use crate::{error, sys};
 
 use super::roots::{Reach, Roots};
@@ -24,6 +25,8 @@ pub(super) const PIECE: usize = 64 * 1024;
 pub(crate) struct Work<'a> {
     pub(crate) request: &'a Request,
     pub(crate) roots: &'a Roots,
+    /// How much may be written beneath the root that has a quota.
+    pub(crate) room: Option<&'a Room>,
     pub(crate) guest: Pid,
 }
 
@@ -48,7 +51,7 @@ impl Work<'_> {
         else {
             return 1;
         };
-        let reach = self.roots.reach(descriptors.collect());
+        let reach = self.roots.reach(descriptors.collect(), self.room);
         let result = self.work(&reach, Pipes { input: input.into(), output: output.into() });
         match File::from(reply_to).write_all(&error::encode(&result)) {
             Ok(()) => 0,

@@ -17,22 +17,27 @@ pub enum FrameKind {
     Hello = 1,
     /// Guest to host, first frame, channel 0: JSON [`super::Welcome`].
     Welcome = 2,
-    /// Host to guest: a new operation on a channel never used before; JSON [`super::Open`].
+    /// Host to guest: a new operation on a channel never used before, below [`super::FIRST_TUNNEL`]; JSON
+    /// [`super::Open`].
     Open = 3,
     /// Both ways: one byte of [`super::StreamId`], then content, at most [`DATA_MAX`] bytes of it.
     Data = 4,
     /// Both ways: the sender of this frame has room for so many more bytes of content; `u32`.
     Credit = 5,
-    /// Host to guest: no more data follows on this channel. Empty.
+    /// Host to guest, on tunnels both ways: no more data follows on this channel. Empty.
     Eof = 6,
     /// Host to guest: end the operation and everything it started; `Done` still follows. Empty.
     Cancel = 7,
-    /// Guest to host, last frame of a channel: JSON `Result<`[`super::Reply`]`, `[`super::GuestError`]`>`.
+    /// Guest to host, last frame of a channel: JSON `Result<`[`super::Reply`]`, `[`super::GuestError`]`>`, on tunnels
+    /// empty.
     Done = 8,
+    /// Guest to host: a new tunnel, on the next number from [`super::FIRST_TUNNEL`] on; the guest has room for so many
+    /// bytes of content to begin with; `u32`.
+    Tunnel = 9,
 }
 
 impl FrameKind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Hello,
         Self::Welcome,
         Self::Open,
@@ -41,6 +46,7 @@ impl FrameKind {
         Self::Eof,
         Self::Cancel,
         Self::Done,
+        Self::Tunnel,
     ];
 
     fn from_byte(byte: u8) -> Option<Self> {
@@ -201,7 +207,7 @@ impl Frame {
         Ok((stream, content))
     }
 
-    /// The bytes that a credit frame grants.
+    /// The bytes that a credit frame, or that of a new tunnel, grants.
     ///
     /// # Errors
     /// When the payload is not four bytes.
@@ -218,6 +224,18 @@ impl Frame {
     /// When it is not JSON of this type.
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.payload)
-            .map_err(|error| FrameError::Malformed { kind: self.kind, reason: error.to_string() })
+            .map_err(|error| FrameError::Malformed { kind: self.kind, reason: one_line(&error.to_string()) })
     }
+}
+
+/// An error's text, short and without control characters: it may quote a megabyte that the other side wrote, and it
+/// goes to logs, terminals and models.
+fn one_line(text: &str) -> String {
+    const MOST: usize = 200;
+    let mut characters = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+    let mut line: String = characters.by_ref().take(MOST).collect();
+    if characters.next().is_some() {
+        line.push('…');
+    }
+    line
 }

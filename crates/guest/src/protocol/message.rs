@@ -5,9 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::jail::{Confinement, JailSpec};
+use super::quota::{Quota, QuotaExcess};
+use super::rules::{CommandRules, LimitsReached, ProcessLimits, RulesInForce};
+use super::tunnel::ProxySpec;
+
 /// The version of the protocol. Host and guest are built together, so there is no negotiation: a difference
 /// means a guest that was taken from elsewhere, and is an error that says so.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// How long an operation may go on after its deadline or its cancellation, until a sound guest says that it is over;
 /// and how long a guest lets commands end themselves after its stream was closed. A host must be more patient than
@@ -15,7 +20,7 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// when they are built.
 pub const OVER_WITHIN: Duration = Duration::from_secs(2);
 
-/// The host's greeting: what this sandbox is.
+/// The host's greeting: what this sandbox is. Its default has the version, no folders, and nothing else either.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL_VERSION`].
@@ -29,6 +34,35 @@ pub struct Hello {
     pub env: BTreeMap<String, String>,
     /// Where output that was cut is kept whole, or `None` to keep none. Absolute; should lie beneath a root.
     pub spill_dir: Option<String>,
+    /// Where commands find the proxy that their connections go through; `None`: nowhere.
+    #[serde(default)]
+    pub proxy: Option<ProxySpec>,
+    /// What commands may not do.
+    #[serde(default)]
+    pub rules: CommandRules,
+    /// How much of the disk the working directory, or another root, may take; `None`: any.
+    #[serde(default)]
+    pub quota: Option<Quota>,
+    /// The jail to set up first, for a guest that was started as `conjure-guest jail`; all paths above are paths
+    /// in it. `None` for any other guest.
+    #[serde(default)]
+    pub jail: Option<JailSpec>,
+}
+
+impl Default for Hello {
+    fn default() -> Self {
+        Self {
+            version: PROTOCOL_VERSION,
+            roots: Vec::new(),
+            workdir: "/".to_owned(),
+            env: BTreeMap::new(),
+            spill_dir: None,
+            proxy: None,
+            rules: CommandRules::default(),
+            quota: None,
+            jail: None,
+        }
+    }
 }
 
 /// A folder that file operations may reach.
@@ -57,6 +91,11 @@ pub struct Welcome {
     pub version: u32,
     /// The guest's process id, as it sees itself.
     pub pid: u32,
+    /// How it is confined; `None` when it is not.
+    pub confinement: Option<Confinement>,
+    /// Which of the greeting's rules are in force.
+    #[serde(default)]
+    pub rules: RulesInForce,
 }
 
 /// A new operation.
@@ -140,6 +179,9 @@ pub struct ExecRequest {
     pub output: OutputMode,
     /// Whether standard error goes where standard output goes, in order.
     pub merge_stderr: bool,
+    /// Limits of its own; those of the greeting's rules hold where it has none.
+    #[serde(default)]
+    pub limits: ProcessLimits,
 }
 
 /// Where standard input comes from.
@@ -240,6 +282,9 @@ pub struct ExecReply {
     pub stderr: Captured,
     /// From start to end, in microseconds.
     pub duration_us: u64,
+    /// Which limits of the sandbox were reached meanwhile.
+    #[serde(default)]
+    pub reached: LimitsReached,
 }
 
 /// How a program ended.
@@ -258,6 +303,8 @@ pub enum ExecEnd {
     Cancelled,
     /// What supervises it inside the sandbox was killed; everything it started was killed.
     Lost,
+    /// The folder with a quota took more than that while it ran; everything that ran in the sandbox was killed.
+    QuotaExceeded(QuotaExcess),
 }
 
 /// One stream of output. For [`OutputMode::Capture`], `head` bytes and then `tail` bytes were sent as data;

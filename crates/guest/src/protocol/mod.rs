@@ -8,7 +8,8 @@
 //! ```text
 //! host                                   guest
 //! Hello {version, roots, env, …}   ─►
-//!                                  ◄─   Welcome {version, pid}
+//!                                  ◄─   Welcome {version, pid, confinement}
+//!                                       or Done#0 {why it could not confine itself}
 //! Open#7 {exec, credit, timeout}   ─►
 //! Data#7 (standard input), Eof#7   ─►
 //!                                  ◄─   Credit#7
@@ -18,19 +19,34 @@
 //! (end of stream)                  ─►   kills everything, exits
 //! ```
 //!
+//! The guest opens channels too, for connections out of the sandbox: see `tunnel`.
+//!
 //! Nothing here trusts the other side: lengths are bounded before anything is allocated, and what does not
 //! decode is a typed error, never a panic.
 
 mod frame;
+mod jail;
 mod message;
+mod quota;
+mod rules;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 pub use frame::{
     DATA_MAX, Decoder, Frame, FrameError, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_data_into, encode_into,
+};
+pub use jail::{
+    BecomeUser, Bind, Confinement, Content, Identity, JailSpec, Links, Missing, OutputFolder, Owner, Place,
+    PlaceKind, SetupFailure, SetupStep, TakeBack,
 };
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
     GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root,
     StdinMode, StreamId, Viewed, Welcome,
 };
+pub use quota::{DiskUsage, Quota, QuotaExcess};
+pub use rules::{
+    CommandRules, FileRule, FileRules, InForce, LimitsReached, ProcessLimits, RulesInForce, SyscallRule,
+};
+pub use tunnel::{FIRST_TUNNEL, ProxySpec, TUNNEL_WINDOW, TUNNELS_MAX, is_tunnel};

@@ -14,6 +14,7 @@ fn kind() -> impl Strategy<Value = FrameKind> {
         FrameKind::Eof,
         FrameKind::Cancel,
         FrameKind::Done,
+        FrameKind::Tunnel,
     ])
 }
 
@@ -102,7 +103,7 @@ proptest! {
         bytes.push(kind);
         bytes.extend(channel.to_le_bytes());
         let (decoded, _, result) = decode(&bytes, &[bytes.len()]);
-        let is_known = (1..=8).contains(&kind);
+        let is_known = (1..=9).contains(&kind);
         match result {
             Err(FrameError::UnknownKind(told)) => prop_assert!(!is_known && told == kind),
             Err(FrameError::TooLong(told)) => prop_assert!(is_known && told == length && length as usize > PAYLOAD_MAX),
@@ -158,6 +159,7 @@ proptest! {
             stdin: StdinMode::Stream,
             output: OutputMode::Capture(CaptureLimits { head: limits.0, tail: limits.1, spill: limits.2 }),
             merge_stderr: false,
+            limits: ProcessLimits { cpu_seconds: timeout_ms, ..ProcessLimits::default() },
         });
         let open = Open { request, credit: limits.0, timeout_ms };
         let payload = serde_json::to_vec(&open).expect("JSON");
@@ -178,4 +180,13 @@ fn what_is_too_long_is_refused_and_leaves_no_half_frame() {
     assert_eq!(bytes, [7]);
     let payload = [&[1], content].concat();
     assert!(Frame { kind: FrameKind::Data, channel: 1, payload }.data().is_err());
+}
+
+#[test]
+fn an_error_quotes_little_of_what_the_other_side_wrote_and_nothing_that_a_terminal_obeys() {
+    let payload = format!("{{\"op\\u001b[31m\\n{}\": 1}}", "x".repeat(PAYLOAD_MAX / 2)).into_bytes();
+    let error = Frame { kind: FrameKind::Done, channel: 1, payload }.json::<Reply>().expect_err("no reply");
+    let text = error.to_string();
+    assert!(text.contains("unknown variant") && text.contains('\u{FFFD}'), "{text}");
+    assert!(text.len() < 1000 && !text.contains(char::is_control), "{} bytes", text.len());
 }

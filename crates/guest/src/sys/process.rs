@@ -1,12 +1,12 @@
 //! New processes: a fork of this program with chosen descriptors, and a program spawned from such a fork.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions};
 
 /// Ends the process when a panic unwinds out of a forked child, which must never come back into the code of
 /// its parent.
@@ -26,6 +26,14 @@ pub(crate) fn fork(
     descriptors: &[BorrowedFd<'_>],
     child: impl FnOnce(Vec<OwnedFd>) -> u8,
 ) -> Result<Pid, Errno> {
+    fork_whole(|| match keep_only(descriptors) {
+        Ok(owned) => child(owned),
+        Err(_) => 102,
+    })
+}
+
+/// Forks this process. The child has all of its descriptors, runs `child` and exits with its result.
+pub(crate) fn fork_whole(child: impl FnOnce() -> u8) -> Result<Pid, Errno> {
     // SAFETY: the program has one thread, so the child's memory is a consistent copy, with no lock held by a
     // thread that does not exist in it; it may allocate and run any code.
     let forked = unsafe { libc::fork() };
@@ -36,10 +44,7 @@ pub(crate) fn fork(
         return Ok(pid);
     }
     let guard = AbortOnUnwind;
-    let status = match keep_only(descriptors) {
-        Ok(owned) => child(owned),
-        Err(_) => 102,
-    };
+    let status = child();
     std::mem::forget(guard);
     exit_now(i32::from(status))
 }
@@ -91,48 +96,99 @@ fn keep_only(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Errno> {
     Ok(owned)
 }
 
-/// Starts the program at `path` in a session of its own, with an empty signal mask, the default action for
-/// every signal, and the descriptors of this process that are not closed on exec.
-pub(crate) fn spawn(path: &CStr, argv: &[CString], env: &[CString]) -> Result<Pid, Errno> {
+/// Why a program was not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpawnError {
+    /// No process could be had, or the program not run.
+    Program(Errno),
+    /// This limit could not be set.
+    Limit(Resource, Errno),
+}
+
+/// What a new process needs between its start and the program's. It lies in memory that both share.
+struct Start {
+    path: *const c_char,
+    argv: *const *mut c_char,
+    env: *const *mut c_char,
+    limits: *const (Resource, Rlimit),
+    limits_length: usize,
+    failed: Option<SpawnError>,
+}
+
+/// Memory that a new process runs on until it runs its program: it makes a handful of system calls.
+const START_STACK: usize = 32 * 1024;
+
+/// Starts the program at `path` in a session of its own, under `limits`, with an empty signal mask, and the descriptors
+/// of this process that are not closed on exec. Signals have the actions that they have in this process.
+///
+/// The limits are the program's alone: this process must outlive it, whatever it may use.
+pub(crate) fn spawn(
+    path: &CStr,
+    argv: &[CString],
+    env: &[CString],
+    limits: &[(Resource, Rlimit)],
+) -> Result<Pid, SpawnError> {
     let pointers = |strings: &[CString]| -> Vec<*mut c_char> {
         strings.iter().map(|string| string.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
     };
     let (argv, env) = (pointers(argv), pointers(env));
-    let mut attributes = MaybeUninit::<libc::posix_spawnattr_t>::uninit();
-    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut pid: libc::pid_t = 0;
-    let flags =
-        libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK | i32::from(libc::POSIX_SPAWN_SETSID);
-    // SAFETY: the attributes and the sets are initialised before they are used, and `posix_spawn` gets arrays
-    // that end in null and whose strings live until after the call; it does not change them.
-    let result = unsafe {
-        libc::sigemptyset(none.as_mut_ptr());
-        libc::sigfillset(all.as_mut_ptr());
-        libc::sigdelset(all.as_mut_ptr(), libc::SIGKILL);
-        libc::sigdelset(all.as_mut_ptr(), libc::SIGSTOP);
-        let attr = attributes.as_mut_ptr();
-        let mut result = libc::posix_spawnattr_init(attr);
-        if result == 0 {
-            libc::posix_spawnattr_setflags(attr, flags as libc::c_short);
-            libc::posix_spawnattr_setsigmask(attr, none.as_ptr());
-            libc::posix_spawnattr_setsigdefault(attr, all.as_ptr());
-            result = libc::posix_spawn(
-                &raw mut pid,
-                path.as_ptr(),
-                ptr::null(),
-                attr,
-                argv.as_ptr(),
-                env.as_ptr(),
-            );
-            libc::posix_spawnattr_destroy(attr);
-        }
-        result
+    let mut start = Start {
+        path: path.as_ptr(),
+        argv: argv.as_ptr(),
+        env: env.as_ptr(),
+        limits: limits.as_ptr(),
+        limits_length: limits.len(),
+        failed: None,
     };
-    match (result, Pid::from_raw(pid)) {
-        (0, Some(pid)) => Ok(pid),
-        (error, _) => Err(Errno::from_raw_os_error(error)),
+    let mut stack = vec![MaybeUninit::<u128>::uninit(); START_STACK / size_of::<u128>()];
+    // As `vfork`: nothing is copied, whatever this process holds, and it waits until the program runs.
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the new process runs `begin` on a stack of its own, which is aligned and grows downwards from its end;
+    // stack, strings and limits live until it has another memory or is gone, since this process waits for that.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr_range().end;
+        libc::clone(begin, top.cast(), flags, (&raw mut start).cast())
+    };
+    if pid < 0 {
+        return Err(SpawnError::Program(last_errno()));
     }
+    // SAFETY: `begin` wrote to it in memory that is shared, before this process went on; no reference was held.
+    let failed = unsafe { (&raw const start.failed).read_volatile() };
+    match (failed, Pid::from_raw(pid)) {
+        (None, Some(pid)) => Ok(pid),
+        (Some(error), pid) => {
+            // It is gone already.
+            let _ = rustix::process::waitpid(pid, WaitOptions::empty());
+            Err(error)
+        }
+        (None, None) => Err(SpawnError::Program(Errno::SRCH)),
+    }
+}
+
+/// The new process, in the memory of the old one, which waits: it must not allocate, panic, or return to Rust.
+extern "C" fn begin(start: *mut c_void) -> c_int {
+    let start: *mut Start = start.cast();
+    // SAFETY: `start` is that of `spawn`, in which nothing runs meanwhile. All calls take pointers that live there.
+    unsafe {
+        let error = prepare(&*start).err().unwrap_or_else(|| {
+            libc::execve((*start).path, (*start).argv.cast(), (*start).env.cast());
+            SpawnError::Program(last_errno())
+        });
+        (*start).failed = Some(error);
+        libc::_exit(127)
+    }
+}
+
+/// What the program inherits: a session, its limits, no blocked signals.
+fn prepare(start: &Start) -> Result<(), SpawnError> {
+    rustix::process::setsid().map_err(SpawnError::Program)?;
+    // SAFETY: they are those of `spawn`, which waits.
+    let limits = unsafe { std::slice::from_raw_parts(start.limits, start.limits_length) };
+    for (resource, limit) in limits {
+        rustix::process::setrlimit(*resource, *limit).map_err(|errno| SpawnError::Limit(*resource, errno))?;
+    }
+    super::signal::unblock_all();
+    Ok(())
 }
 
 fn exit_now(status: c_int) -> ! {
@@ -144,6 +200,6 @@ fn check(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(last_errno()) } else { Ok(result) }
 }
 
-fn last_errno() -> Errno {
+pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

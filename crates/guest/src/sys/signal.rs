@@ -8,14 +8,26 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-/// Blocks every signal that can be blocked, for this process and those it forks.
+/// Blocks every signal that can be blocked, and gives all their default action, for this process and those it forks:
+/// what the host ignores, programs would inherit.
 pub(crate) fn block_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is initialised before it is used; the program has one thread, whose mask this is.
+    // SAFETY: the set is initialised before it is used; the program has one thread, whose mask this is. No handler of
+    // ours runs, and the runtime's, for overflows of the stack, only make their message better.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
+        for signal in 1..=libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
     }
+}
+
+/// Lets every signal through, in a process that is about to run a program.
+pub(super) fn unblock_all() {
+    let none = set_of(&[]);
+    // SAFETY: the set is initialised; this process does nothing but run a program.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) };
 }
 
 fn set_of(signals: &[Signal]) -> libc::sigset_t {
@@ -80,13 +92,26 @@ impl SignalFd {
     }
 
     /// The next signal that came, if any.
-    pub(crate) fn take(&self) -> Option<Signal> {
+    pub(crate) fn take(&self) -> Option<(Signal, Sender)> {
         let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
         let length = rustix::io::read(&self.0, &mut record).ok()?;
-        // The record begins with the signal's number.
-        let (number, _) = record.get(..length)?.split_first_chunk::<4>()?;
-        Signal::from_named_raw(i32::try_from(u32::from_ne_bytes(*number)).ok()?)
+        // The record begins with the signal's number, an error, a code, and the sender.
+        let (words, _) = record.get(..length)?.split_first_chunk::<16>()?.0.as_chunks::<4>();
+        let &[number, _, code, pid] = words else { return None };
+        let signal = Signal::from_named_raw(i32::from_ne_bytes(number))?;
+        // Processes of this namespace cannot send this code with a number of their choice.
+        let is_outside = i32::from_ne_bytes(code) == libc::SI_USER && u32::from_ne_bytes(pid) == 0;
+        Some((signal, if is_outside { Sender::Outside } else { Sender::Inside }))
     }
+}
+
+/// Who sent a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// A process that has no number in the namespace of this one.
+    Outside,
+    /// Any other process, a timer, or the kernel.
+    Inside,
 }
 
 impl AsFd for SignalFd {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,9 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use conjure_guest::protocol::{
-    Access, CaptureLimits, Decoder, ExecEnd, ExecReply, ExecRequest, Frame, FrameKind, GuestError, Hello,
-    Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root, StdinMode, StreamId, Welcome, encode_data_into,
-    encode_into,
+    Access, CaptureLimits, CommandRules, Decoder, DiskUsage, ExecEnd, ExecReply, ExecRequest, Frame,
+    FrameKind, GuestError, Hello, Open, OutputMode, PROTOCOL_VERSION, ProcessLimits, ProxySpec, Quota, Reply,
+    Request, Root, RulesInForce, StdinMode, StreamId, Welcome, encode_data_into, encode_into,
 };
 
 /// Nothing here takes longer, unless it hangs.
@@ -79,26 +80,73 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 impl Guest {
     /// A greeted guest.
     pub(crate) fn start() -> Self {
-        let mut guest = Self::start_silent();
+        let guest = Self::start_silent();
         let hello = guest.hello();
-        guest.send_json(FrameKind::Hello, 0, &hello);
-        let frame = guest.next_of(0);
+        guest.greeted(&hello)
+    }
+
+    fn greeted(mut self, hello: &Hello) -> Self {
+        let welcome = self.say_hello(hello);
+        let (pid, rules) = (self.child.id(), RulesInForce::default());
+        assert_eq!(welcome, Welcome { version: PROTOCOL_VERSION, pid, confinement: None, rules });
+        self
+    }
+
+    /// Says what commands may not do, and what else the guest must know.
+    #[track_caller]
+    pub(crate) fn greet(&mut self, rules: CommandRules) -> Welcome {
+        let hello = Hello { rules, ..self.hello() };
+        self.say_hello(&hello)
+    }
+
+    #[track_caller]
+    fn say_hello(&mut self, hello: &Hello) -> Welcome {
+        self.send_json(FrameKind::Hello, 0, hello);
+        let frame = self.next_of(0);
         assert_eq!(frame.kind, FrameKind::Welcome);
-        let welcome: Welcome = frame.json().expect("a greeting");
-        assert_eq!(welcome, Welcome { version: PROTOCOL_VERSION, pid: guest.child.id() });
-        guest
+        frame.json().expect("a greeting")
+    }
+
+    /// A greeted guest whose working directory may take so much of the disk. `fill` is done with it before.
+    pub(crate) fn start_with_quota(allowed: DiskUsage, fill: impl FnOnce(&Self)) -> Self {
+        let guest = Self::start_silent();
+        fill(&guest);
+        let quota = Quota { path: guest.path("work").to_str().expect("UTF-8").to_owned(), allowed };
+        let hello = Hello { quota: Some(quota), ..guest.hello() };
+        guest.greeted(&hello)
+    }
+
+    /// A greeted guest whose commands find a proxy, and where.
+    pub(crate) fn start_with_proxy() -> (Self, SocketAddrV4) {
+        // Free a moment ago, and the system does not give it to anybody else soon.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = free.local_addr().expect("it is bound").port();
+        drop(free);
+        let guest = Self::start_silent();
+        let hello = Hello { proxy: Some(ProxySpec { port }), ..guest.hello() };
+        (guest.greeted(&hello), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
     }
 
     /// A guest that was told nothing yet.
     pub(crate) fn start_silent() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the program under test")]
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_conjure-guest")), Self::folder())
+    }
+
+    /// What the greeting names.
+    pub(crate) fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["work", "fixed", "outside"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder");
         }
+        folder
+    }
+
+    /// Starts a guest in this way.
+    pub(crate) fn spawn(mut command: Command, folder: tempfile::TempDir) -> Self {
         let number = NEXT_MARK.fetch_add(1, Ordering::Relaxed);
         let mark = format!("CONJURE_TEST_MARK={}-{number}", std::process::id());
-        #[expect(clippy::disallowed_methods, reason = "this is the program under test")]
-        let mut child = Command::new(env!("CARGO_BIN_EXE_conjure-guest"))
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -130,17 +178,17 @@ impl Guest {
         let path = |name: &str| self.path(name).to_str().expect("UTF-8").to_owned();
         let (name, value) = self.mark.split_once('=').expect("a variable");
         Hello {
-            version: PROTOCOL_VERSION,
             roots: vec![
                 Root { path: path("work"), access: Access::ReadWrite },
                 Root { path: path("fixed"), access: Access::ReadOnly },
             ],
-            workdir: path("work"),
             env: BTreeMap::from([
                 ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
                 (name.to_owned(), value.to_owned()),
             ]),
             spill_dir: Some(path("work/.spill")),
+            workdir: path("work"),
+            ..Hello::default()
         }
     }
 
@@ -229,6 +277,11 @@ impl Guest {
                 Err(RecvTimeoutError::Disconnected) => panic!("the guest ended: {}", self.last_words()),
             }
         }
+    }
+
+    /// The frames of a channel that came while others were waited for.
+    pub(crate) fn seen_of(&mut self, channel: u32) -> Vec<Frame> {
+        self.seen.remove(&channel).unwrap_or_default()
     }
 
     /// Takes what comes on a channel until it is over.
@@ -384,6 +437,7 @@ pub(crate) fn exec_request(argv: &[&str]) -> ExecRequest {
         stdin: StdinMode::Null,
         output: CAPTURE,
         merge_stderr: false,
+        limits: ProcessLimits::default(),
     }
 }
 

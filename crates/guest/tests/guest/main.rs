@@ -7,6 +7,14 @@ mod exec;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod fortress;
+#[cfg(test)]
+mod jail;
+#[cfg(test)]
 mod life;
 #[cfg(test)]
 mod protocol;
+#[cfg(test)]
+mod quota;
+#[cfg(test)]
+mod tunnels;

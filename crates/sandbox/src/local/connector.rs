@@ -2,21 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::fs;
 
-use conjure_guest::protocol::{Access, Hello, PROTOCOL_VERSION, Root};
+use conjure_guest::protocol::{Access, Hello, Root};
 use futures_util::future::BoxFuture;
-use tempfile::TempDir;
-use tokio::process::{Child, Command};
 
-use super::process::GuestProcess;
-use super::{environment, program};
-use crate::connector::{Connection, Connector, Isolation};
-use crate::context::ExecutionContext;
-use crate::error::{SandboxError, SandboxErrorKind};
+use crate::connector::{Connection, Connector};
+use crate::context::{ExecutionContext, SharedFolder};
+use crate::error::SandboxError;
+use crate::guest_process::{Private, Started, absent, folder, safe, start, text, unavailable};
+use crate::isolation::Isolation;
 use crate::types::Layout;
 
 /// Runs the guest as a child process of the host, for trusted use.
@@ -35,7 +30,7 @@ impl Local {
     /// variables, commands see `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `USER`, `LOGNAME` and `SHELL`, and besides
     /// what the context says.
     pub fn without_isolation(host_environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self { environment: environment::safe(host_environment) }
+        Self { environment: safe(host_environment) }
     }
 }
 
@@ -54,7 +49,17 @@ impl Connector for Local {
             let wanted = context.clone();
             let prepared = tokio::task::spawn_blocking(move || prepare(&wanted, env)).await;
             let prepared = prepared.map_err(|error| unavailable("its preparation failed", error))??;
-            start(prepared).await
+            let Prepared { hello, layout, private } = prepared;
+            let Started { reader, writer, process } = start(&[], private).await?;
+            Ok(Connection {
+                reader: Box::new(reader),
+                writer: Box::new(writer),
+                hello,
+                layout,
+                // Commands reach the network by themselves.
+                proxy: None,
+                guard: Box::new(process),
+            })
         })
     }
 }
@@ -64,8 +69,7 @@ impl Connector for Local {
 struct Prepared {
     hello: Hello,
     layout: Layout,
-    complaints: File,
-    folder: TempDir,
+    private: Private,
 }
 
 /// Looks at folders and makes the private one; blocks.
@@ -74,11 +78,11 @@ fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<
     let workdir = text(&workspace)?;
     let mut roots = vec![Root { path: workdir.clone(), access: Access::ReadWrite }];
     for path in &context.allowed_paths {
-        let path = fs::canonicalize(path).map_err(|error| missing("allowed path", path, &error))?;
+        let path = fs::canonicalize(path).map_err(|error| absent("allowed path", path, &error))?;
         roots.push(Root { path: text(&path)?, access: Access::ReadWrite });
     }
     let mut read_only = Vec::new();
-    for given in &context.read_only {
+    for SharedFolder { host: given, .. } in &context.read_only {
         let path = folder("read-only folder", given)?;
         roots.push(Root { path: text(&path)?, access: Access::ReadOnly });
         // A folder may be asked for by the name that the host gave it, or by what it really is.
@@ -87,95 +91,9 @@ fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<
         }
         read_only.push((given.clone(), path));
     }
-
-    let private = |error| unavailable("no private folder can be made", error);
-    let folder = tempfile::Builder::new().prefix("conjure-").tempdir().map_err(private)?;
-    let spill = fs::canonicalize(folder.path()).map_err(private)?.join("output");
-    fs::create_dir(&spill).map_err(private)?;
-    let spill = text(&spill)?;
+    let private = Private::make()?;
+    let spill = text(private.output())?;
     roots.push(Root { path: spill.clone(), access: Access::ReadOnly });
-    let complaints = File::options()
-        .read(true)
-        .append(true)
-        .create_new(true)
-        .open(folder.path().join("guest.log"))
-        .map_err(private)?;
-
-    let hello = Hello { version: PROTOCOL_VERSION, roots, workdir, env, spill_dir: Some(spill) };
-    Ok(Prepared { hello, layout: Layout { workspace, read_only }, complaints, folder })
-}
-
-async fn start(prepared: Prepared) -> Result<Connection, SandboxError> {
-    let Prepared { hello, layout, complaints, folder } = prepared;
-    let mut child = match program::in_memory().and_then(|path| spawn(&path, &complaints)) {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::debug!(%error, "the guest cannot be run from memory, a private file it is");
-            let place = folder.path().to_owned();
-            let written = tokio::task::spawn_blocking(move || program::in_folder(&place)).await;
-            written
-                .unwrap_or_else(|error| Err(io::Error::other(error)))
-                .and_then(|path| spawn(&path, &complaints))
-                .map_err(|error| unavailable("the guest cannot be started", error))?
-        }
-    };
-    let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
-        return Err(unavailable("the guest has no stream", "its pipes are missing"));
-    };
-    let guard = GuestProcess::new(child, complaints, folder);
-    Ok(Connection {
-        reader: Box::new(reader),
-        writer: Box::new(writer),
-        hello,
-        layout,
-        guard: Box::new(guard),
-    })
-}
-
-/// Starts the guest by what `posix_spawn` can do: anything more would copy the page tables of a large host.
-#[expect(clippy::disallowed_methods, reason = "this is where the sandbox's process is started")]
-fn spawn(program: &Path, complaints: &File) -> io::Result<Child> {
-    Command::new(program)
-        .arg0("conjure-guest")
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(complaints.try_clone()?)
-        // A Ctrl-C in the terminal is for the host, which then ends what it started.
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-}
-
-fn folder(what: &str, path: &Path) -> Result<PathBuf, SandboxError> {
-    let real = fs::canonicalize(path).map_err(|error| missing(what, path, &error))?;
-    if real.is_dir() {
-        return Ok(real);
-    }
-    Err(SandboxError::new(
-        SandboxErrorKind::WrongFileType,
-        format!("the {what} `{}` is not a folder", path.display()),
-    ))
-}
-
-fn missing(what: &str, path: &Path, error: &io::Error) -> SandboxError {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => SandboxErrorKind::NotFound,
-        io::ErrorKind::PermissionDenied => SandboxErrorKind::PermissionDenied,
-        _ => SandboxErrorKind::Io,
-    };
-    SandboxError::new(kind, format!("the {what} `{}` cannot be used: {error}", path.display()))
-}
-
-fn text(path: &Path) -> Result<String, SandboxError> {
-    path.to_str().map(str::to_owned).ok_or_else(|| {
-        SandboxError::new(
-            SandboxErrorKind::BadRequest,
-            format!("the path `{}` is not UTF-8; rename it", path.display()),
-        )
-    })
-}
-
-fn unavailable(what: &str, error: impl std::fmt::Display) -> SandboxError {
-    SandboxError::new(SandboxErrorKind::Unavailable, format!("{what}: {error}"))
+    let hello = Hello { roots, workdir, env, spill_dir: Some(spill), ..Hello::default() };
+    Ok(Prepared { hello, layout: Layout { workspace, read_only }, private })
 }

@@ -1,9 +1,6 @@
 //! The sandbox that isolates nothing: the guest as a child process of the host, for trusted use.
 
 mod connector;
-mod environment;
-mod process;
-mod program;
 
 pub use connector::Local;
 

@@ -1,4 +1,5 @@
-//! One channel: what is still to be written for it, what came in for it, and the credit of both directions.
+//! One channel: what is still to be written for it, what came in for it, and the credit of both directions. The two
+//! directions are the same for calls and for tunnels ([`super::tunnels`]).
 //!
 //! All of it is lost when the host dies, with the guest: the stream's end ends everything.
 
@@ -7,12 +8,14 @@ use std::task::Waker;
 
 use bytes::{Buf, Bytes, BytesMut};
 use conjure_base::Deadline;
-use conjure_guest::protocol::{DATA_MAX, FrameKind, GuestError, Reply, StreamId, encode_into};
+use conjure_guest::protocol::{
+    DATA_MAX, FrameKind, GuestError, Reply, StreamId, encode_data_into, encode_into,
+};
 
 /// Content shorter than this is joined with what came before it.
 const JOIN_BELOW: usize = 4096;
 
-/// The most content that waits to be written, whatever the guest grants: it may grant a terabyte.
+/// The most content of a call that waits to be written, whatever the guest grants: it may grant a terabyte.
 const QUEUE: usize = 512 * 1024;
 
 /// The state of one operation. Nothing in it grows beyond the credit that was granted, in either direction.
@@ -20,6 +23,8 @@ const QUEUE: usize = 512 * 1024;
 pub(super) struct Channel {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
+    /// The end, until the call has taken it.
+    pub(super) done: Option<Result<Reply, GuestError>>,
     /// When the guest must have said `Done`; after it, the guest is taken for dead.
     pub(super) overdue: Deadline,
     pub(super) owner: Owner,
@@ -41,10 +46,12 @@ pub(super) struct Outgoing {
     pub(super) open: Option<Vec<u8>>,
     /// Credit to announce.
     pub(super) grant: u32,
-    /// Content to write; never more than the guest granted, nor than [`QUEUE`].
+    /// Content to write; never more than the guest granted, nor than `queue`.
     data: VecDeque<Bytes>,
     /// Its bytes.
     queued: usize,
+    /// The most that waits, whatever the guest grants.
+    queue: usize,
     /// What the guest granted beyond `data`.
     credit: u64,
     end: End,
@@ -69,36 +76,37 @@ enum End {
 enum Cancel {
     No,
     Due,
+    /// It follows the `Eof`.
+    AfterEnd,
     Written,
 }
 
 /// What the guest said that the call has not taken.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    /// Content; never more than was granted.
-    data: VecDeque<(StreamId, BytesMut)>,
+    /// Content; never more than was granted. Each buffer holds one run or several.
+    buffers: VecDeque<BytesMut>,
+    /// Which stream the content belongs to, in order: the runs of the first buffer, then those of the next.
+    runs: VecDeque<Run>,
     /// What the guest may still send.
     credit: u64,
-    pub(super) done: Option<Result<Reply, GuestError>>,
     pub(super) waiter: Option<Waker>,
+}
+
+/// Bytes of one stream, one after the other in one buffer.
+#[derive(Debug)]
+struct Run {
+    stream: StreamId,
+    /// At least 1, at most [`DATA_MAX`].
+    length: u32,
 }
 
 impl Channel {
     pub(super) fn new(open: Vec<u8>, credit: u32, overdue: Deadline) -> Self {
         Self {
-            outgoing: Outgoing {
-                open: Some(open),
-                grant: 0,
-                data: VecDeque::new(),
-                queued: 0,
-                credit: 0,
-                end: End::Open,
-                cancel: Cancel::No,
-                in_control: false,
-                in_data: false,
-                waiter: None,
-            },
+            outgoing: Outgoing::new(Some(open), 0, QUEUE),
             incoming: Incoming { credit: credit.into(), ..Incoming::default() },
+            done: None,
             overdue,
             owner: Owner::Call,
         }
@@ -106,21 +114,48 @@ impl Channel {
 }
 
 impl Outgoing {
-    /// Takes as much of `piece` as credit, the queue and one frame allow; whether it took anything.
+    /// A direction in which `credit` bytes may be sent to begin with, and at most `queue` wait to be written.
+    pub(super) const fn new(open: Option<Vec<u8>>, credit: u32, queue: usize) -> Self {
+        Self {
+            open,
+            grant: 0,
+            data: VecDeque::new(),
+            queued: 0,
+            queue,
+            credit: credit as u64,
+            end: End::Open,
+            cancel: Cancel::No,
+            in_control: false,
+            in_data: false,
+            waiter: None,
+        }
+    }
+
+    /// Whether content may still follow.
+    pub(super) fn is_open(&self) -> bool {
+        self.end == End::Open && self.cancel == Cancel::No
+    }
+
+    /// How much content credit, the queue and one frame allow.
+    pub(super) fn room(&self) -> usize {
+        let credit = usize::try_from(self.credit).unwrap_or(usize::MAX);
+        credit.min(self.queue - self.queued).min(DATA_MAX)
+    }
+
+    /// Takes as much of `piece` as there is room for; whether it took anything.
     pub(super) fn accept(&mut self, piece: &mut Bytes) -> bool {
-        if self.end != End::Open || self.cancel != Cancel::No {
+        if !self.is_open() {
             // Nobody listens any more: the content is dropped, and `Done` follows.
             piece.clear();
             return true;
         }
-        let credit = usize::try_from(self.credit).unwrap_or(usize::MAX);
-        let room = credit.min(QUEUE - self.queued).min(DATA_MAX).min(piece.len());
-        if room == 0 {
+        let length = self.room().min(piece.len());
+        if length == 0 {
             return piece.is_empty();
         }
-        self.credit -= room as u64;
-        self.queued += room;
-        self.data.push_back(piece.split_to(room));
+        self.credit -= length as u64;
+        self.queued += length;
+        self.data.push_back(piece.split_to(length));
         true
     }
 
@@ -132,7 +167,7 @@ impl Outgoing {
 
     /// No more content follows what was accepted.
     pub(super) fn finish(&mut self) {
-        if self.end == End::Open && self.cancel == Cancel::No {
+        if self.is_open() {
             self.end = End::Due;
         }
     }
@@ -146,6 +181,19 @@ impl Outgoing {
             self.cancel = Cancel::Due;
         }
         news
+    }
+
+    /// Nobody cares any more: without an end of the content it is as if cancelled; what was ended is still written,
+    /// and the `Cancel` after it.
+    pub(super) fn release(&mut self) {
+        match (self.end, self.cancel) {
+            (End::Due, Cancel::No) => self.cancel = Cancel::AfterEnd,
+            (End::Written, Cancel::No) => self.cancel = Cancel::Due,
+            (End::Open, _) => {
+                self.cancel();
+            }
+            (_, Cancel::Due | Cancel::AfterEnd | Cancel::Written) => {}
+        }
     }
 
     /// Nothing more is written for this channel: its `Done` came.
@@ -188,43 +236,74 @@ impl Outgoing {
         let mut fits = true;
         if let Some(piece) = self.data.pop_front() {
             self.queued -= piece.len();
-            let mut payload = Vec::with_capacity(piece.len() + 1);
-            payload.push(StreamId::Content as u8);
-            payload.extend_from_slice(&piece);
-            fits &= encode_into(buffer, FrameKind::Data, id, &payload).is_ok();
+            fits &= encode_data_into(buffer, id, StreamId::Content, &piece).is_ok();
         }
         if self.data.is_empty() && self.end == End::Due {
             self.end = End::Written;
             fits &= encode_into(buffer, FrameKind::Eof, id, &[]).is_ok();
+            if self.cancel == Cancel::AfterEnd {
+                self.cancel = Cancel::Written;
+                fits &= encode_into(buffer, FrameKind::Cancel, id, &[]).is_ok();
+            }
         }
         fits
     }
 }
 
 impl Incoming {
-    /// Keeps the content of a data frame. Small pieces are joined, so that a guest that sends single bytes does
-    /// not cost a hundred times what it was granted.
+    /// Keeps the content of a data frame. Small pieces share a buffer, whatever streams they belong to, so that a
+    /// guest that sends single bytes does not cost a hundred times what it was granted.
     pub(super) fn push(&mut self, stream: StreamId, payload: Vec<u8>) {
         let content = payload.get(1..).unwrap_or_default();
-        if let Some((last_stream, last)) = self.data.back_mut()
-            && *last_stream == stream
+        // A frame's content is at most `DATA_MAX`.
+        let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        if length == 0 {
+            return;
+        }
+        if let Some(buffer) = self.buffers.back_mut()
             && content.len() < JOIN_BELOW
-            && last.len() + content.len() <= DATA_MAX
+            && buffer.len() + content.len() <= DATA_MAX
         {
-            last.extend_from_slice(content);
-        } else if !content.is_empty() {
-            let mut piece = BytesMut::from(Bytes::from(payload));
-            piece.advance(1);
-            self.data.push_back((stream, piece));
+            buffer.extend_from_slice(content);
+            match self.runs.back_mut().filter(|run| run.stream == stream) {
+                Some(run) => run.length += length,
+                None => self.runs.push_back(Run { stream, length }),
+            }
+        } else {
+            let mut buffer = BytesMut::from(Bytes::from(payload));
+            buffer.advance(1);
+            self.buffers.push_back(buffer);
+            self.runs.push_back(Run { stream, length });
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<(StreamId, Bytes)> {
-        self.data.pop_front().map(|(stream, piece)| (stream, piece.freeze()))
+        let Run { stream, length } = self.runs.pop_front()?;
+        let length = length as usize;
+        let buffer = self.buffers.front_mut()?;
+        let piece = if length == buffer.len() {
+            self.buffers.pop_front()?.freeze()
+        } else if length < JOIN_BELOW {
+            // A copy, so that who keeps a few bytes does not keep the whole buffer alive.
+            let piece = Bytes::copy_from_slice(&buffer[..length]);
+            buffer.advance(length);
+            piece
+        } else {
+            buffer.split_to(length).freeze()
+        };
+        Some((stream, piece))
     }
 
     pub(super) fn discard(&mut self) {
-        self.data.clear();
+        self.buffers = VecDeque::new();
+        self.runs = VecDeque::new();
+    }
+
+    /// Bytes of memory that the content takes.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        let lists = self.runs.capacity() * size_of::<Run>() + self.buffers.capacity() * size_of::<BytesMut>();
+        lists + self.buffers.iter().map(BytesMut::capacity).sum::<usize>()
     }
 
     /// The guest sent `length` bytes; `false` when that is more than it was granted.

@@ -1,20 +1,37 @@
 //! The first words: the host says what the sandbox is, the guest that it is ready.
 
-use conjure_guest::protocol::{Decoder, FrameKind, Hello, PROTOCOL_VERSION, Welcome, encode_into};
+use conjure_guest::protocol::{
+    Decoder, FrameKind, Hello, PROTOCOL_VERSION, SetupFailure, Welcome, encode_into,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// Greets the guest and waits for its greeting; yields the decoder with what followed it. The caller bounds the
-/// time.
+/// A guest that did not greet as it must.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// It could not confine itself, and said why.
+    SetUp(SetupFailure),
+    /// Its stream ended, or it said anything but a greeting of this version.
+    Other(SandboxError),
+}
+
+impl From<SandboxError> for Failed {
+    fn from(error: SandboxError) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Greets the guest and waits for its greeting; yields it, and the decoder with what followed it. The caller bounds
+/// the time.
 ///
 /// # Errors
-/// `Unavailable`, when the stream ends or the guest says anything but a greeting of this version.
+/// When the guest cannot confine itself, the stream ends, or the guest says anything but a greeting of this version.
 pub(crate) async fn shake_hands(
     reader: &mut (dyn AsyncRead + Send + Unpin),
     writer: &mut (dyn AsyncWrite + Send + Unpin),
     hello: &Hello,
-) -> Result<Decoder, SandboxError> {
+) -> Result<(Welcome, Decoder), Failed> {
     let payload = serde_json::to_vec(hello).map_err(failed)?;
     let mut bytes = Vec::new();
     encode_into(&mut bytes, FrameKind::Hello, 0, &payload).map_err(failed)?;
@@ -28,12 +45,14 @@ pub(crate) async fn shake_hands(
             break frame;
         }
         match reader.read(&mut buffer).await.map_err(failed)? {
-            0 => return Err(failed("it ended before its greeting")),
+            0 => return Err(failed("it ended before its greeting").into()),
             length => decoder.push(&buffer[..length]),
         }
     };
-    if frame.kind != FrameKind::Welcome || frame.channel != 0 {
-        return Err(failed(format!("its first frame is {:?} instead of a greeting", frame.kind)));
+    match (frame.kind, frame.channel) {
+        (FrameKind::Welcome, 0) => {}
+        (FrameKind::Done, 0) => return Err(Failed::SetUp(frame.json().map_err(failed)?)),
+        (kind, _) => return Err(failed(format!("its first frame is {kind:?} instead of a greeting")).into()),
     }
     let welcome: Welcome = frame.json().map_err(failed)?;
     if welcome.version != PROTOCOL_VERSION {
@@ -41,9 +60,13 @@ pub(crate) async fn shake_hands(
             "it speaks version {} of the protocol, this host version {PROTOCOL_VERSION}: give a guest of this \
              version in `CONJURE_GUEST` when building, or none",
             welcome.version
-        )));
+        ))
+        .into());
     }
-    Ok(decoder)
+    if welcome.confinement.is_none() && hello.jail.is_some() {
+        return Err(failed("it says that it is not confined, and was told to be").into());
+    }
+    Ok((welcome, decoder))
 }
 
 fn failed(reason: impl std::fmt::Display) -> SandboxError {

@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use super::multiplexer::Event;
 use super::multiplexer::{Multiplexer, Violation};
 use super::supervisor::GRACE;
+use super::tunnel_stream::TunnelStream;
+pub(crate) use super::tunnels::Tunnelling;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::executor::CallOptions;
 
@@ -37,9 +39,10 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, tunnelling: Tunnelling) -> Self {
+        let multiplexer = Multiplexer::new(tunnelling);
         Self {
-            state: Mutex::new(State { multiplexer: Multiplexer::default(), armed: Deadline::NEVER }),
+            state: Mutex::new(State { multiplexer, armed: Deadline::NEVER }),
             attention: Notify::new(),
             clock,
         }
@@ -87,6 +90,17 @@ impl Link {
 
     pub(super) fn poll_fill(&self, buffer: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
         self.with(|state| state.multiplexer.poll_fill(buffer, cx))
+    }
+
+    pub(super) fn on_tunnels<T>(&self, act: impl FnOnce(&mut Multiplexer) -> T) -> T {
+        self.with(|state| act(&mut state.multiplexer))
+    }
+
+    /// The next connection that a command makes to the proxy. May be dropped and asked again; waits for ever once the
+    /// sandbox is lost.
+    pub(super) async fn tunnel(self: &Arc<Self>) -> TunnelStream {
+        let channel = poll_fn(|cx| self.on_tunnels(|multiplexer| multiplexer.poll_tunnel(cx))).await;
+        TunnelStream::new(Arc::clone(self), channel)
     }
 
     /// Resolves when the supervisor should look again; until then it sleeps until what [`Link::arm`] returned.

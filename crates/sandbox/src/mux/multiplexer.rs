@@ -8,9 +8,12 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use conjure_base::Deadline;
-use conjure_guest::protocol::{Frame, FrameError, FrameKind, GuestError, Open, PAYLOAD_MAX, Reply, StreamId};
+use conjure_guest::protocol::{
+    Frame, FrameError, FrameKind, GuestError, Open, PAYLOAD_MAX, Reply, StreamId, TUNNEL_WINDOW, is_tunnel,
+};
 
-use super::channel::{Channel, Owner};
+use super::channel::{Channel, Outgoing, Owner};
+use super::tunnels::{Read, TunnelViolation, Tunnelling, Tunnels};
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// How much is handed to the stream at once. It bounds how long a control frame waits behind content.
@@ -29,6 +32,8 @@ pub(super) enum Violation {
     Credit(u32),
     #[error("the guest granted more on channel {0} than can be")]
     Grant(u32),
+    #[error(transparent)]
+    Tunnel(#[from] TunnelViolation),
 }
 
 /// What a call sees next.
@@ -46,6 +51,7 @@ pub(crate) enum Event {
 #[derive(Debug, Default)]
 pub(super) struct Multiplexer {
     channels: BTreeMap<u32, Channel>,
+    tunnels: Tunnels,
     /// The channel opened last; numbers are never used again.
     last: u32,
     /// Channels with control frames to write, each once. Served before any content.
@@ -61,6 +67,10 @@ pub(super) struct Multiplexer {
 }
 
 impl Multiplexer {
+    pub(super) fn new(tunnelling: Tunnelling) -> Self {
+        Self { tunnels: Tunnels::new(tunnelling), ..Self::default() }
+    }
+
     /// Opens a channel.
     ///
     /// # Errors
@@ -81,7 +91,7 @@ impl Multiplexer {
                 ),
             ));
         }
-        let id = self.last.checked_add(1).ok_or_else(|| {
+        let id = self.last.checked_add(1).filter(|id| !is_tunnel(*id)).ok_or_else(|| {
             SandboxError::new(SandboxErrorKind::Lost, "the sandbox has served all calls that it can number")
         })?;
         self.last = id;
@@ -94,6 +104,9 @@ impl Multiplexer {
     pub(super) fn receive(&mut self, frame: Frame) -> Result<(), Violation> {
         let id = frame.channel;
         let kind = frame.kind;
+        if is_tunnel(id) {
+            return self.tunnels.receive(frame, &mut self.wakes);
+        }
         if !matches!(kind, FrameKind::Data | FrameKind::Credit | FrameKind::Done) {
             return Err(Violation::Kind(kind));
         }
@@ -101,7 +114,7 @@ impl Multiplexer {
             .channels
             .get_mut(&id)
             // What the guest was not told of cannot be open for it; after `Done` nothing may follow.
-            .filter(|channel| channel.outgoing.open.is_none() && channel.incoming.done.is_none())
+            .filter(|channel| channel.outgoing.open.is_none() && channel.done.is_none())
             .ok_or(Violation::Channel { kind, channel: id })?;
         match kind {
             FrameKind::Data => {
@@ -125,7 +138,7 @@ impl Multiplexer {
                 channel.outgoing.close();
                 self.wakes.extend(channel.outgoing.waiter.take());
                 self.wakes.extend(channel.incoming.waiter.take());
-                channel.incoming.done = Some(reply);
+                channel.done = Some(reply);
                 if channel.owner == Owner::Nobody {
                     self.channels.remove(&id);
                 }
@@ -151,19 +164,20 @@ impl Multiplexer {
         while buffer.len() < BATCH
             && let Some(id) = self.control.pop_front()
         {
-            if let Some(channel) = self.channels.get_mut(&id) {
-                channel.outgoing.in_control = false;
-                fits &= channel.outgoing.write_control(id, buffer);
+            if let Some(outgoing) = self.outgoing(id) {
+                outgoing.in_control = false;
+                fits &= outgoing.write_control(id, buffer);
             }
         }
         while buffer.len() < BATCH
             && let Some(id) = self.data.pop_front()
         {
-            if let Some(channel) = self.channels.get_mut(&id) {
-                fits &= channel.outgoing.write_data(id, buffer);
-                self.wakes.extend(channel.outgoing.waiter.take());
-                channel.outgoing.in_data = channel.outgoing.has_data();
-                if channel.outgoing.in_data {
+            if let Some(outgoing) = self.outgoing(id) {
+                fits &= outgoing.write_data(id, buffer);
+                outgoing.in_data = outgoing.has_data();
+                let (waiter, has_more) = (outgoing.waiter.take(), outgoing.in_data);
+                self.wakes.extend(waiter);
+                if has_more {
                     self.data.push_back(id);
                 }
             }
@@ -179,7 +193,7 @@ impl Multiplexer {
         if let Some((stream, bytes)) = channel.incoming.pop() {
             return Poll::Ready(Event::Data(stream, bytes));
         }
-        if let Some(reply) = channel.incoming.done.take() {
+        if let Some(reply) = channel.done.take() {
             self.channels.remove(&id);
             return Poll::Ready(Event::Done(reply));
         }
@@ -218,7 +232,7 @@ impl Multiplexer {
 
     /// The call has room for this much more.
     pub(super) fn grant(&mut self, id: u32, bytes: u32) {
-        if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.incoming.done.is_none()) {
+        if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.done.is_none()) {
             channel.incoming.extend(bytes);
             channel.outgoing.grant = channel.outgoing.grant.saturating_add(bytes);
             self.control_due(id);
@@ -227,7 +241,7 @@ impl Multiplexer {
 
     /// The guest is to end the operation and say `Done` until `overdue`.
     pub(super) fn cancel(&mut self, id: u32, overdue: Deadline) {
-        if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.incoming.done.is_none()) {
+        if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.done.is_none()) {
             channel.overdue = channel.overdue.earlier(overdue);
             if channel.outgoing.cancel() {
                 self.control_due(id);
@@ -239,7 +253,7 @@ impl Multiplexer {
     pub(super) fn abandon(&mut self, id: u32, overdue: Deadline) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         // A request that was never written needs no cancelling, one that is done neither.
-        if channel.outgoing.open.is_some() || channel.incoming.done.is_some() || self.failure.is_some() {
+        if channel.outgoing.open.is_some() || channel.done.is_some() || self.failure.is_some() {
             self.channels.remove(&id);
             return;
         }
@@ -260,6 +274,7 @@ impl Multiplexer {
             self.wakes.extend(channel.outgoing.waiter.take());
             self.wakes.extend(channel.incoming.waiter.take());
         }
+        self.tunnels.fail(&mut self.wakes);
         self.control.clear();
         self.data.clear();
     }
@@ -270,10 +285,7 @@ impl Multiplexer {
 
     /// The moments at which calls without an answer make the guest dead.
     pub(super) fn overdues(&self) -> impl Iterator<Item = Deadline> {
-        self.channels
-            .values()
-            .filter(|channel| channel.incoming.done.is_none())
-            .map(|channel| channel.overdue)
+        self.channels.values().filter(|channel| channel.done.is_none()).map(|channel| channel.overdue)
     }
 
     /// Who is to be woken, once the lock is released.
@@ -286,14 +298,71 @@ impl Multiplexer {
         self.channels.contains_key(&id)
     }
 
+    /// The next tunnel, with room for its first content. Never once the sandbox is lost.
+    pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<u32> {
+        let taken = self.tunnels.poll_take(cx);
+        if let Poll::Ready(id) = taken {
+            self.grant_tunnel(id, TUNNEL_WINDOW);
+        }
+        taken
+    }
+
+    pub(super) fn grant_tunnel(&mut self, id: u32, bytes: u32) {
+        if self.tunnels.grant(id, bytes) {
+            self.control_due(id);
+        }
+    }
+
+    pub(super) fn poll_read_tunnel(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Read> {
+        self.tunnels.poll_read(id, cx)
+    }
+
+    pub(super) fn poll_write_tunnel(
+        &mut self,
+        id: u32,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<usize>> {
+        let taken = self.tunnels.poll_write(id, bytes, cx);
+        self.data_due(id);
+        taken
+    }
+
+    /// No more content follows.
+    pub(super) fn finish_tunnel(&mut self, id: u32) {
+        if let Some(outgoing) = self.tunnels.outgoing(id) {
+            outgoing.finish();
+            self.data_due(id);
+        }
+    }
+
+    /// Nobody holds the tunnel any more.
+    pub(super) fn release_tunnel(&mut self, id: u32) {
+        self.tunnels.release(id);
+        self.control_due(id);
+    }
+
     #[cfg(test)]
     pub(super) fn open_channels(&self) -> usize {
-        self.channels.len()
+        self.channels.len() + self.tunnels.count()
+    }
+
+    fn outgoing(&mut self, id: u32) -> Option<&mut Outgoing> {
+        if is_tunnel(id) {
+            self.tunnels.outgoing(id)
+        } else {
+            self.channels.get_mut(&id).map(|channel| &mut channel.outgoing)
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.channels.values().map(|channel| channel.incoming.held()).sum()
     }
 
     fn control_due(&mut self, id: u32) {
-        if let Some(channel) = self.channels.get_mut(&id)
-            && !std::mem::replace(&mut channel.outgoing.in_control, true)
+        if let Some(outgoing) = self.outgoing(id)
+            && !std::mem::replace(&mut outgoing.in_control, true)
         {
             self.control.push_back(id);
             self.wakes.extend(self.writer.take());
@@ -301,9 +370,9 @@ impl Multiplexer {
     }
 
     fn data_due(&mut self, id: u32) {
-        if let Some(channel) = self.channels.get_mut(&id)
-            && channel.outgoing.has_data()
-            && !std::mem::replace(&mut channel.outgoing.in_data, true)
+        if let Some(outgoing) = self.outgoing(id)
+            && outgoing.has_data()
+            && !std::mem::replace(&mut outgoing.in_data, true)
         {
             self.data.push_back(id);
             self.wakes.extend(self.writer.take());

@@ -5,13 +5,14 @@
 //! closed, which makes a sound guest end everything it runs and then itself, and what has not ended within
 //! [`GRACE`] is killed. When its task is dropped (the runtime ends), the same is left to the guard.
 
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use conjure_base::Deadline;
-use conjure_guest::protocol::{Decoder, OVER_WITHIN};
-use std::future::poll_fn;
+use conjure_guest::protocol::{Decoder, OVER_WITHIN, TUNNELS_MAX};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use super::link::Link;
 use super::multiplexer::Violation;
 use crate::connector::SandboxGuard;
 use crate::error::{SandboxError, SandboxErrorKind};
+use crate::gateway::Gateway;
 
 /// How long the guest may take beyond what it was given: to answer after a deadline or a cancellation, and to
 /// end after its stream was closed.
@@ -43,10 +45,12 @@ pub(crate) async fn supervise(
     decoder: Decoder,
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
+    gateway: Option<Arc<dyn Gateway>>,
     closing: CancellationToken,
 ) {
     let _failing = FailOnDrop(Arc::clone(&link));
     let mut tasks = JoinSet::new();
+    let mut served = JoinSet::new();
     tasks.spawn(read(Arc::clone(&link), reader, decoder));
     tasks.spawn(write(Arc::clone(&link), writer));
     let reason = tokio::select! {
@@ -54,11 +58,16 @@ pub(crate) async fn supervise(
         () = closing.cancelled() => "it was closed".to_owned(),
         reason = watch(&link) => reason,
         reason = stream_end(&link, &mut tasks, guard.as_mut()) => reason,
+        never = serve_tunnels(&link, gateway, &mut served) => match never {},
     };
     tracing::debug!(reason, "sandbox ends");
     link.fail(lost(&reason));
     // Closes both directions, and only then is the guest's end waited for.
     tasks.shutdown().await;
+    tokio::join!(end_guest(&link, guard), end_tunnels(&link, served));
+}
+
+async fn end_guest(link: &Link, mut guard: Box<dyn SandboxGuard>) {
     let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
     tokio::select! {
         biased;
@@ -70,6 +79,39 @@ pub(crate) async fn supervise(
                 biased;
                 () = guard.kill() => {}
                 () = patience => tracing::warn!(?guard, "the guest was killed and is not gone yet"),
+            }
+        }
+    }
+}
+
+/// Ends what serves tunnels, and waits for it: nothing of a sandbox runs on.
+async fn end_tunnels(link: &Link, mut served: JoinSet<()>) {
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        () = served.shutdown() => {}
+        () = patience => tracing::error!("a gateway blocks and does not end"),
+    }
+}
+
+/// Has each tunnel served, as many at a time as may be open: one that is over for the guest counts until it is over
+/// for the gateway too, so that a guest that opens and closes them bounds nothing but itself.
+async fn serve_tunnels(
+    link: &Arc<Link>,
+    gateway: Option<Arc<dyn Gateway>>,
+    served: &mut JoinSet<()>,
+) -> Infallible {
+    let Some(gateway) = gateway else { return pending().await };
+    loop {
+        tokio::select! {
+            biased;
+            Some(ended) = served.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a tunnel was not served to its end");
+                }
+            }
+            tunnel = link.tunnel(), if served.len() < TUNNELS_MAX => {
+                served.spawn(Arc::clone(&gateway).serve(tunnel));
             }
         }
     }

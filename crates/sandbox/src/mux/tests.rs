@@ -1,6 +1,8 @@
 //! Against a guest that lies: the state machine with frames at random, and the whole client over a duplex pipe
 //! whose other end the test holds.
 
+mod tunnels;
+
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,8 +20,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::multiplexer::{Event, Multiplexer};
 use crate::{
-    CallOptions, Command, CommandEnd, Connection, Connector, ExecutionContext, Executor, Hello, Isolation,
-    Layout, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard,
+    Boundary, CallOptions, Command, CommandEnd, Connection, Connector, ExecutionContext, Executor, Hello,
+    Isolation, Layout, Proxy, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, SetupFailure,
+    SetupStep,
 };
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -163,6 +166,49 @@ fn content_waits_for_credit_and_requests_do_not_wait_for_content() {
 }
 
 #[test]
+fn single_bytes_of_two_streams_in_turn_cost_little_more_than_their_credit() {
+    let credit = 1 << 16;
+    let mut multiplexer = Multiplexer::default();
+    let id = multiplexer.open(&Open { credit, ..read_request() }, Deadline::NEVER).unwrap();
+    written(&mut multiplexer);
+    for place in 0..credit {
+        let stream = if place % 2 == 0 { StreamId::Stdout } else { StreamId::Stderr };
+        multiplexer.receive(frame(FrameKind::Data, id, &[stream as u8, 7])).unwrap();
+    }
+    assert!(multiplexer.held() <= 20 * credit as usize, "{} bytes are held", multiplexer.held());
+}
+
+#[test]
+fn content_in_crumbs_comes_out_in_order_whatever_was_taken_between() {
+    let mut multiplexer = Multiplexer::default();
+    let open = Open { credit: 1 << 20, ..read_request() };
+    let id = multiplexer.open(&open, Deadline::NEVER).unwrap();
+    written(&mut multiplexer);
+    let (mut sent, mut taken) = (Vec::new(), Vec::new());
+    let mut take = |multiplexer: &mut Multiplexer, most: usize| {
+        for _ in 0..most {
+            let Poll::Ready(Event::Data(stream, bytes)) = event(multiplexer, id) else { break };
+            taken.extend(bytes.iter().map(|byte| (stream, *byte)));
+        }
+    };
+    for step in 0..3000_usize {
+        let stream = if step % 3 == 0 { StreamId::Stderr } else { StreamId::Stdout };
+        let size = [1, 1, 0, 1, 4095, 1, 4096, 2, 9000][step % 9];
+        let content: Vec<u8> = (0..size).map(|place| (step + place) as u8).collect();
+        multiplexer.receive(frame(FrameKind::Data, id, &[&[stream as u8], &content[..]].concat())).unwrap();
+        sent.extend(content.iter().map(|byte| (stream, *byte)));
+        if step % 50 == 0 {
+            take(&mut multiplexer, step % 70);
+        }
+        if sent.len() > 1_000_000 {
+            break;
+        }
+    }
+    take(&mut multiplexer, usize::MAX);
+    assert!(taken == sent, "{} of {} bytes", taken.len(), sent.len());
+}
+
+#[test]
 fn a_guest_that_grants_a_terabyte_is_not_taken_at_its_word() {
     let (mut multiplexer, id) = opened();
     for _ in 0..256 {
@@ -289,6 +335,10 @@ impl Drop for FakeGuard {
 }
 
 impl SandboxGuard for FakeGuard {
+    fn greeted(&mut self, _: &Welcome) -> Isolation {
+        Isolation::NONE
+    }
+
     fn ended(&mut self) -> BoxFuture<'_, String> {
         std::future::pending().boxed()
     }
@@ -299,29 +349,27 @@ impl SandboxGuard for FakeGuard {
 }
 
 #[derive(Debug)]
-struct FakeConnector(std::sync::Mutex<Option<(DuplexStream, FakeGuard)>>);
+struct FakeConnector {
+    made: std::sync::Mutex<Option<(DuplexStream, FakeGuard)>>,
+    proxy: Option<Proxy>,
+}
 
 impl Connector for FakeConnector {
+    /// More than its guard achieves.
     fn isolation(&self) -> Isolation {
-        Isolation::NONE
+        Isolation::FULL
     }
 
     fn connect<'a>(&'a self, _: &'a ExecutionContext) -> BoxFuture<'a, Result<Connection, SandboxError>> {
-        let (stream, guard) = self.0.lock().unwrap().take().expect("connected once");
+        let (stream, guard) = self.made.lock().unwrap().take().expect("connected once");
         let (reader, writer) = tokio::io::split(stream);
-        let hello = Hello {
-            version: PROTOCOL_VERSION,
-            roots: Vec::new(),
-            workdir: "/".to_owned(),
-            env: [].into(),
-            spill_dir: None,
-        };
         let layout = Layout { workspace: "/".into(), read_only: Vec::new() };
         let connection = Connection {
             reader: Box::new(reader),
             writer: Box::new(writer),
-            hello,
+            hello: Hello::default(),
             layout,
+            proxy: self.proxy.clone(),
             guard: Box::new(guard),
         };
         std::future::ready(Ok(connection)).boxed()
@@ -331,7 +379,8 @@ impl Connector for FakeConnector {
 fn fake() -> (FakeConnector, Fake) {
     let (host, guest) = duplex(64 * 1024);
     let (sender, ended) = tokio::sync::oneshot::channel();
-    let connector = FakeConnector(std::sync::Mutex::new(Some((host, FakeGuard { ended: Some(sender) }))));
+    let made = std::sync::Mutex::new(Some((host, FakeGuard { ended: Some(sender) })));
+    let connector = FakeConnector { made, proxy: None };
     (connector, Fake { stream: guest, decoder: Decoder::new(), ended })
 }
 
@@ -353,7 +402,17 @@ fn soon() -> CallOptions {
 impl Fake {
     async fn greet(&mut self, version: u32) {
         assert_eq!(self.heard().await.unwrap().kind, FrameKind::Hello);
-        self.say(FrameKind::Welcome, 0, &serde_json::to_vec(&Welcome { version, pid: 1 }).unwrap()).await;
+        self.welcome(version).await;
+    }
+
+    async fn welcome(&mut self, version: u32) {
+        self.say(
+            FrameKind::Welcome,
+            0,
+            &serde_json::to_vec(&Welcome { version, pid: 1, confinement: None, rules: Default::default() })
+                .unwrap(),
+        )
+        .await;
     }
 
     /// The host's next frame; `None` when it has closed the stream.
@@ -388,6 +447,7 @@ fn exited(code: i32) -> Reply {
         stdout: Default::default(),
         stderr: Default::default(),
         duration_us: 7,
+        reached: Default::default(),
     })
 }
 
@@ -411,7 +471,41 @@ async fn another_version_is_an_error_that_says_so() {
     let (sandbox, ()) = tokio::join!(open(&connector), guest.greet(PROTOCOL_VERSION + 1));
     let error = sandbox.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
-    assert!(error.to_string().contains("speaks version 2"), "{error}");
+    assert!(error.to_string().contains(&format!("speaks version {}", PROTOCOL_VERSION + 1)), "{error}");
+    guest.ended.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_cannot_confine_itself_says_why_and_is_ended() {
+    let (connector, mut guest) = fake();
+    let refuse = async {
+        assert_eq!(guest.heard().await.unwrap().kind, FrameKind::Hello);
+        let failure = SetupFailure {
+            step: SetupStep::Namespaces,
+            errno: 28,
+            doing: "make namespaces".to_owned(),
+            reason: "No space left on device".to_owned(),
+        };
+        guest.say(FrameKind::Done, 0, &serde_json::to_vec(&failure).unwrap()).await;
+    };
+    let (sandbox, ()) = tokio::join!(open(&connector), refuse);
+    let error = sandbox.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
+    assert!(error.to_string().contains("make namespaces: No space"), "{error}");
+    guest.ended.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_achieves_less_than_its_kind_promised_and_the_floor_demands_is_ended() {
+    let (connector, mut guest) = fake();
+    let mut context = ExecutionContext::new("/");
+    context.floor = Isolation { network: Boundary::Enforced, ..Isolation::NONE };
+    let deadline = SystemClock.deadline(Duration::from_secs(10));
+    let opened = Sandbox::open(&connector, &context, Arc::new(SystemClock), deadline);
+    let (sandbox, ()) = tokio::join!(opened, guest.greet(PROTOCOL_VERSION));
+    let error = sandbox.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::NotEnforced);
+    assert!(error.to_string().contains("demanded of it: network"), "{error}");
     guest.ended.await.unwrap();
 }
 

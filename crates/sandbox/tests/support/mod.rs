@@ -37,6 +37,36 @@ pub(crate) async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed 
     Bed { sandbox, workspace }
 }
 
+/// Whether this process is root, whom a jail serves in another way.
+#[cfg(feature = "jail")]
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The variables of a host that has something to hide, and an interpreter that its users must not see.
+#[cfg(feature = "jail")]
+pub(crate) fn jail() -> conjure_sandbox::Jail {
+    conjure_sandbox::Jail::new([
+        ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+        ("TZ".into(), "Asia/Tokyo".into()),
+        ("ANTHROPIC_API_KEY".into(), "not for commands".into()),
+    ])
+}
+
+#[cfg(feature = "jail")]
+pub(crate) async fn jail_bed() -> Bed {
+    jail_bed_with(|_| {}).await
+}
+
+#[cfg(feature = "jail")]
+pub(crate) async fn jail_bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed {
+    let workspace = tempfile::tempdir().unwrap();
+    let mut context = ExecutionContext::new(workspace.path());
+    change(&mut context);
+    let sandbox = Sandbox::open(&jail(), &context, Arc::new(SystemClock), soon(30)).await.unwrap();
+    Bed { sandbox, workspace }
+}
+
 pub(crate) fn soon(seconds: u64) -> conjure_base::Deadline {
     SystemClock.deadline(Duration::from_secs(seconds))
 }

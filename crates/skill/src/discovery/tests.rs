@@ -4,6 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use tempfile::TempDir;
 
 use super::*;
+use crate::unprivileged;
 
 /// A folder with skills at these paths; each is named as its folder.
 fn folder_with(skills: &[&str]) -> TempDir {
@@ -132,7 +133,11 @@ fn links_are_followed_once_and_never_in_circles() {
 fn bounds_cut_off_the_deepest_and_say_so() {
     let temp = folder_with(&["1/2/3/deep", "1/near"]);
     let within = |depth, directories| {
-        discover(&[Scope::named(temp.path())], Bounds { depth, directories }, Mode::Lenient)
+        discover(
+            &[Scope::named(temp.path())],
+            Bounds { depth, directories, ..Bounds::default() },
+            Mode::Lenient,
+        )
     };
     assert_eq!(names(&within(4, 100)), ["deep", "near"]);
     assert_eq!(within(4, 100).diagnostics, []);
@@ -142,17 +147,25 @@ fn bounds_cut_off_the_deepest_and_say_so() {
 }
 
 #[test]
-fn an_unreadable_folder_hides_no_other() {
-    let temp = folder_with(&["a", "locked/b"]);
-    let locked = temp.path().join("locked");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
-    let found = find_in(temp.path());
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
-    match names(&found)[..] {
-        ["a"] => assert_eq!(rules(&found), [RuleId::Unreadable]),
-        // The superuser may read everything.
-        ref all => assert_eq!(all, ["a", "b"]),
-    }
+fn what_cannot_be_read_is_told_and_hides_no_other() {
+    unprivileged::check("discovery::tests::what_cannot_be_read_is_told_and_hides_no_other", || {
+        let (temp, elsewhere) = (folder_with(&["a", "locked/b", "shut/c"]), folder_with(&["deep/d"]));
+        symlink(elsewhere.path().join("deep/d"), temp.path().join("d")).unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let locked =
+            [(root.join("locked"), 0o000), (root.join("shut"), 0o600), (elsewhere.path().join("deep"), 0)];
+        for (path, mode) in &locked {
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode)).unwrap();
+        }
+        let found = find_in(temp.path());
+        for (path, _) in &locked {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        assert_eq!(names(&found), ["a"]);
+        let told: Vec<_> = found.diagnostics.iter().map(|finding| (finding.rule(), finding.path())).collect();
+        let expected = ["d", "locked", "shut"].map(|name| root.join(name));
+        assert_eq!(told, expected.each_ref().map(|path| (RuleId::Unreadable, &**path)));
+    });
 }
 
 #[test]

@@ -119,31 +119,28 @@ struct EndRecord {
 }
 
 impl EndRecord {
-    /// Finds the one end record whose comment ends with the file. Two of them would be two archives in one.
+    /// Finds the one end record whose comment ends with the file. Two of them would be two archives in one. Some readers
+    /// take the last place that is signed as an end record, whatever stands there, and others the last one whose
+    /// comment fits: both must be the same place.
     fn find(archive: &[u8]) -> Result<Self, PackageProblem> {
         let last = archive.len().checked_sub(END_BYTES).ok_or(PackageProblem::NotAnArchive)?;
         let first = last.saturating_sub(usize::from(u16::MAX));
-        let mut found = None;
-        let mut seen = false;
-        for start in (first..=last).rev() {
-            let record = &archive[start..];
-            if record[..4] != END_RECORD.to_le_bytes() {
-                continue;
-            }
-            seen = true;
-            let comment = u16::from_le_bytes([record[20], record[21]]);
-            if start + END_BYTES + usize::from(comment) != archive.len() {
-                continue;
-            }
-            if found.replace(start).is_some() {
-                return Err(contradiction("it has two end records"));
-            }
-        }
-        match found {
-            Some(start) => Self::read(archive, start),
-            None if seen => Err(truncated("the end of its last record")),
-            None if archive.starts_with(&LOCAL_HEADER.to_le_bytes()) => Err(truncated("its end record")),
-            None => Err(PackageProblem::NotAnArchive),
+        let signature = END_RECORD.to_le_bytes();
+        let signed = archive[first..].windows(signature.len()).enumerate();
+        let signed = signed.filter(|(_, bytes)| *bytes == signature).map(|(at, _)| first + at);
+        let signed: Vec<usize> = signed.collect();
+        let fits = |start: &usize| {
+            let comment = archive.get(start + END_BYTES - 2..start + END_BYTES);
+            let comment = comment.map(|bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+            comment.is_some_and(|length| start + END_BYTES + length == archive.len())
+        };
+        let mut fitting = signed.iter().copied().filter(fits);
+        match (fitting.next(), fitting.next()) {
+            (Some(start), None) if signed.last() == Some(&start) => Self::read(archive, start),
+            (Some(_), _) => Err(contradiction("it has two end records")),
+            (None, _) if !signed.is_empty() => Err(truncated("the end of its last record")),
+            (None, _) if archive.starts_with(&LOCAL_HEADER.to_le_bytes()) => Err(truncated("its end record")),
+            (None, _) => Err(PackageProblem::NotAnArchive),
         }
     }
 
@@ -315,6 +312,10 @@ impl<'a> CentralHeader<'a> {
         };
         if by_mode != by_name || (by_name == MemberKind::Folder && self.size != 0) {
             return Err(PackageProblem::FileAndFolder);
+        }
+        // Nobody reads them, so nobody would see what is hidden there.
+        if by_name == MemberKind::Folder && (self.compressed != 0 || self.crc != 0) {
+            return Err(contradiction("it is a folder and holds bytes"));
         }
         Ok((path.into(), by_name))
     }

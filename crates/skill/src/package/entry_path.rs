@@ -1,5 +1,6 @@
 //! The path of an entry: relative, of plain segments, and the same file on every system.
 
+use caseless::Caseless as _;
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::package::limits::PackageLimits;
@@ -45,11 +46,17 @@ fn check_segment(segment: &str) -> Result<(), PackageProblem> {
     if segment.len() > MAX_SEGMENT_BYTES {
         return refused("a segment has more than 255 bytes");
     }
-    if segment.chars().any(is_invisible) {
+    if segment.chars().any(is_control) {
         return refused("it has a control character");
+    }
+    if segment.chars().any(is_invisible) {
+        return refused("it has a character that cannot be seen");
     }
     if segment.contains(':') {
         return refused("it has a colon, which marks a drive or a stream elsewhere");
+    }
+    if segment.contains(['<', '>', '"', '|', '?', '*']) {
+        return refused("it has one of the characters `<>\"|?*`, which no name has elsewhere");
     }
     if segment.ends_with(['.', ' ']) {
         return refused("a segment ends with a dot or a space, which some systems drop");
@@ -61,8 +68,24 @@ fn check_segment(segment: &str) -> Result<(), PackageProblem> {
 }
 
 /// Control characters, and those that change the direction or the lines of a text.
-fn is_invisible(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}')
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}' | '\u{61C}')
+}
+
+/// Characters that stand for nothing to see, with which two names look like one: what Unicode calls *default
+/// ignorable*, and the marks of annotations. [Variation selectors](is_variation) are not among them.
+const fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{AD}' | '\u{34F}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'
+        | '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
+        | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+/// What makes a character an emoji, or another variant of itself: it occurs in honest names, and some file systems
+/// pass over it.
+const fn is_variation(c: &char) -> bool {
+    matches!(c, '\u{FE00}'..='\u{FE0F}')
 }
 
 fn is_device(segment: &str) -> bool {
@@ -79,13 +102,15 @@ fn is_device(segment: &str) -> bool {
     is_port && is_digit && digits.next().is_none()
 }
 
-/// What two segments have in common that are one name on some file system: their canonical form, without case.
+/// What two segments have in common that are one name on some file system. File systems differ in what they pass over,
+/// so this is coarser than any of them: the full case folding of the compatibility form (Unicode 3.13, D146), of the
+/// uppercase form, since some compare that one.
 pub(crate) fn collision_key(segment: &str) -> String {
     if segment.is_ascii() {
         return segment.to_ascii_lowercase();
     }
-    let upper: String = segment.nfd().flat_map(char::to_uppercase).collect();
-    upper.chars().flat_map(char::to_lowercase).nfd().collect()
+    let upper = segment.chars().filter(|c| !is_variation(c)).nfkd().flat_map(char::to_uppercase);
+    upper.nfd().default_case_fold().nfkd().default_case_fold().nfkd().collect()
 }
 
 #[cfg(test)]
@@ -120,6 +145,8 @@ mod tests {
             "a b",
             "日本.md",
             "COMe",
+            "\u{2764}\u{FE0F}.md",
+            "it's (a) [b] {c} #1 & 50%~$.md",
         ] {
             check_path(path, None);
         }
@@ -142,6 +169,22 @@ mod tests {
             ("a\0b", "control"),
             ("a\nb", "control"),
             ("a/\u{202E}txt.exe", "control"),
+            ("a\u{85}", "control"),
+            ("a\u{200F}", "control"),
+            ("a\u{61C}", "control"),
+            ("SKILL\u{200B}.md", "cannot be seen"),
+            ("a\u{200D}b", "cannot be seen"),
+            ("\u{FEFF}a", "cannot be seen"),
+            ("a\u{AD}b", "cannot be seen"),
+            ("a/\u{2060}b", "cannot be seen"),
+            ("\u{3164}", "cannot be seen"),
+            ("a\u{E0041}", "cannot be seen"),
+            ("a<b", "`<>\"|?*`"),
+            ("a>b", "`<>\"|?*`"),
+            ("a\"b", "`<>\"|?*`"),
+            ("a|b", "`<>\"|?*`"),
+            ("what?.md", "`<>\"|?*`"),
+            ("*/b", "`<>\"|?*`"),
             ("a.", "dot or a space"),
             ("a /b", "dot or a space"),
             ("...", "dot or a space"),
@@ -170,11 +213,42 @@ mod tests {
             ("ß", "SS"),
             ("ς", "Σ"),
             ("Å", "\u{212B}"),
+            ("\u{1E9E}", "ß"),
+            ("STRASSE", "stra\u{1E9E}e"),
+            ("\u{FB03}x", "FFIX"),
+            ("\u{2764}\u{FE0F}", "\u{2764}"),
+            ("①", "1"),
+            ("\u{FF21}", "a"),
+            ("\u{1C5}", "DŽ"),
+            ("\u{13A0}", "\u{AB70}"),
+            ("K", "\u{212A}"),
+            ("\u{17F}", "s"),
+            ("\u{3F4}", "θ"),
+            ("\u{1F80}", "\u{1F88}"),
         ] {
             assert_eq!(collision_key(a), collision_key(b), "{a} {b}");
         }
-        for (a, b) in [("a", "b"), ("é", "e"), ("①", "1")] {
+        for (a, b) in [("a", "b"), ("é", "e"), ("①", "2"), ("か", "が"), ("", "\u{301}")] {
             assert_ne!(collision_key(a), collision_key(b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn no_character_has_another_key_than_its_cases_and_forms() {
+        for c in '\u{80}'..=char::MAX {
+            let own = c.to_string();
+            let forms = [
+                own.to_uppercase(),
+                own.to_lowercase(),
+                own.nfc().collect(),
+                own.nfd().collect(),
+                own.nfkc().collect(),
+                own.nfkd().collect(),
+                own.chars().default_case_fold().collect(),
+            ];
+            for form in forms.into_iter().filter(|form| *form != own) {
+                assert_eq!(collision_key(&own), collision_key(&form), "{c:?} and {form:?}");
+            }
         }
     }
 }

@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use crate::diagnostic::Diagnostic;
 use crate::error::SkillError;
 use crate::files::Folder;
 use crate::frontmatter::Mode;
+use crate::package::budget::Budget;
 use crate::package::inflate::Fault;
 use crate::package::limits::PackageLimits;
 use crate::package::reader::{Package, PackageFile};
@@ -41,9 +43,27 @@ impl Extracted {
     /// Loads the skill in it. The skill keeps the folder too.
     ///
     /// # Errors
-    /// As [`Skill::load`].
+    /// As [`Skill::load`]. What is wrong with the frontmatter is said of the `SKILL.md` in the package.
     pub fn load(&self, mode: Mode) -> Result<Skill, SkillError> {
-        Skill::load(&self.folder, mode).map(|skill| skill.unpacked_from(self.origin.clone()))
+        match Skill::load(&self.folder, mode) {
+            Ok(skill) => Ok(skill.unpacked_from(self.origin.clone())),
+            Err(SkillError::InvalidFrontmatter { path, diagnostics }) => {
+                let path = self.origin.path_in_package(&path);
+                let diagnostics = diagnostics.into_iter().map(|finding| finding.in_file(&path)).collect();
+                Err(SkillError::InvalidFrontmatter { path, diagnostics })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All findings about the skill in it, as [`validate`](crate::validate) has them, but for the paths: they are of
+    /// the `SKILL.md` in the package.
+    #[must_use]
+    pub fn validate(&self, mode: Mode) -> Vec<Diagnostic> {
+        match self.load(mode) {
+            Ok(skill) => skill.diagnostics().to_vec(),
+            Err(error) => error.into_diagnostics(),
+        }
     }
 }
 
@@ -54,6 +74,7 @@ pub(crate) struct Origin(Arc<Unpacked>);
 #[derive(Debug)]
 struct Unpacked {
     package: PathBuf,
+    disk_bytes: u64,
     /// Removed when this is dropped.
     folder: TempDir,
 }
@@ -62,6 +83,16 @@ impl Origin {
     /// The package.
     pub(crate) fn package(&self) -> &Path {
         &self.0.package
+    }
+
+    /// The path that people know instead of that of the skill's main file, which is in the private folder.
+    pub(crate) fn path_in_package(&self, file: &Path) -> PathBuf {
+        self.package().join(file.file_name().unwrap_or_default())
+    }
+
+    /// How much room the folder takes.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.0.disk_bytes
     }
 }
 
@@ -88,15 +119,22 @@ pub fn extract_skill_file(path: impl AsRef<Path>) -> Result<Extracted, SkillErro
 /// # Errors
 /// As [`Package::open`], [`Package::extract`] and [`Skill::load`].
 pub fn load_skill_file(path: impl AsRef<Path>, mode: Mode) -> Result<Skill, SkillError> {
-    load_package(path.as_ref(), mode, PackageLimits::default())
+    open_valid(path.as_ref(), mode)?.extract(None)?.load(mode)
 }
 
-/// The same with other limits.
-pub(crate) fn load_package(path: &Path, mode: Mode, limits: PackageLimits) -> Result<Skill, SkillError> {
-    let package = Package::open(path, limits)?;
-    // Said of the package, before anything of it is on disk.
+/// The same, as long as there is room for it.
+pub(crate) fn load_package_within(path: &Path, mode: Mode, budget: &mut Budget) -> Result<Skill, SkillError> {
+    let package = open_valid(path, mode)?;
+    budget.take(path, package.disk_bytes())?;
+    let loaded = package.extract(None).and_then(|extracted| extracted.load(mode));
+    loaded.inspect_err(|_| budget.give_back(package.disk_bytes()))
+}
+
+/// What is wrong with the frontmatter is said of the package, before anything of it is on disk.
+fn open_valid(path: &Path, mode: Mode) -> Result<Package, SkillError> {
+    let package = Package::open(path, PackageLimits::default())?;
     package.frontmatter(mode)?;
-    package.extract(None)?.load(mode)
+    Ok(package)
 }
 
 impl Package {
@@ -132,7 +170,8 @@ impl Package {
             }
             self.write(&root, &file)?;
         }
-        let origin = Origin(Arc::new(Unpacked { package: self.path().to_owned(), folder: private }));
+        let (package, disk_bytes) = (self.path().to_owned(), self.disk_bytes());
+        let origin = Origin(Arc::new(Unpacked { package, disk_bytes, folder: private }));
         Ok(Extracted { origin, folder })
     }
 

@@ -87,7 +87,8 @@ fn is_apples(path: &str) -> bool {
     path.split('/').next() == Some(APPLE_FOLDER)
 }
 
-/// The folders and files that entries have named so far, to find those that are there twice, on any file system.
+/// The folders and files that entries have named so far, to find those that are there twice, on any file system, and to
+/// count also the folders that only the paths beneath them name.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     /// By the node of the folder and the name's [collision key](entry_path::collision_key).
@@ -104,6 +105,11 @@ struct Node {
 }
 
 impl Tree {
+    /// How many files and folders there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Adds the path of an entry.
     pub(crate) fn add(
         &mut self,
@@ -119,10 +125,18 @@ impl Tree {
             let is_entry = segments.peek().is_none();
             let kind = if is_entry { kind } else { MemberKind::Folder };
             let id = self.nodes.len() + 1;
-            let node = self
-                .nodes
-                .entry((folder, entry_path::collision_key(segment)))
-                .or_insert_with(|| Node { id, name: segment.into(), kind, is_entry: false });
+            let is_full = self.nodes.len() >= limits.entries;
+            let key = (folder, entry_path::collision_key(segment));
+            if is_full && !self.nodes.contains_key(&key) {
+                let limit = limits.entries as u64;
+                return Err(PackageProblem::Limit { what: "files and folders before it", limit });
+            }
+            let node = self.nodes.entry(key).or_insert_with(|| Node {
+                id,
+                name: segment.into(),
+                kind,
+                is_entry: false,
+            });
             if *node.name != *segment {
                 let other = format!("{}{}", &path[..walked], node.name).into();
                 return Err(PackageProblem::Collision { other });

@@ -7,7 +7,7 @@
 pub struct PackageLimits {
     /// The most bytes of the package itself, which is read into memory. Default: 32 MB.
     pub archive_bytes: u64,
-    /// The most entries, folders included. Default: 10,000.
+    /// The most files and folders, also those folders that have no entry of their own. Default: 10,000.
     pub entries: usize,
     /// The most bytes of all files together, uncompressed. Default: 30 MB, which is what the hosted service takes.
     pub total_bytes: u64,

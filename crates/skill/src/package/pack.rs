@@ -1,9 +1,7 @@
 //! Packing a skill's folder into a package that every reader understands.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::SkillError;
@@ -13,6 +11,7 @@ use crate::package::EXTENSION;
 use crate::package::archive::MemberKind;
 use crate::package::layout::Tree;
 use crate::package::limits::PackageLimits;
+use crate::package::output::{Output, check_replaceable};
 use crate::package::problem::{PackageProblem, Refusal};
 use crate::package::writer::{ArchiveWriter, Permission};
 use crate::resources::walk;
@@ -24,9 +23,6 @@ const LEFT_OUT_FOLDERS: [&str; 3] = [".git", "__pycache__", "node_modules"];
 const LEFT_OUT_AT_ROOT: &str = "evals";
 const LEFT_OUT_FILE: &str = ".DS_Store";
 const LEFT_OUT_EXTENSION: &str = "pyc";
-
-/// Anyone may read a package, as far as the process's mask allows.
-const OUTPUT_MODE: u32 = 0o666;
 
 /// What was packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +57,10 @@ pub fn pack(
     Plan::of(Skill::load(skill, Mode::Strict)?, limits)?.write(target)
 }
 
-/// Packs a skill into a file, which is there whole or not at all; one that was there is replaced. `output` may be a
-/// folder: then the file is named as the skill, with the ending `.skill`.
+/// Packs a skill into a file, which is there whole or not at all, also when the process is killed meanwhile; a plain file
+/// that was there is replaced, a link, a device or a pipe is not. `output` may be a folder: then the file is named as
+/// the skill, with the ending `.skill`. File systems without nameless files, such as NFS, may keep a file
+/// `.conjure-pack-…` of a process that was killed.
 ///
 /// ```
 /// use conjure_skill::{Mode, PackageLimits, load_skill_file, pack_file};
@@ -83,7 +81,7 @@ pub fn pack(
 /// ```
 ///
 /// # Errors
-/// As [`pack`], and when the output would lie in the skill's folder.
+/// As [`pack`], and when the output would lie in the skill's folder, or is there and no plain file.
 pub fn pack_file(
     skill: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -101,18 +99,14 @@ pub fn pack_file(
         let reason = "a package cannot lie in the skill that is packed: name another place".to_owned();
         return Err(SkillError::InvalidStructure { path: output, reason });
     }
-    let mut builder = tempfile::Builder::new();
-    let mut file = builder
-        .prefix(".conjure-pack-")
-        .permissions(Permissions::from_mode(OUTPUT_MODE))
-        .tempfile_in(&parent)
-        .map_err(failed)?;
+    // Said before anything is compressed.
+    check_replaceable(&output).map_err(failed)?;
+    let mut file = Output::create_in(&parent).map_err(failed)?;
     let packed = plan.write(&mut file).map_err(|error| match error {
         SkillError::Write { source, .. } => failed(source),
         other => other,
     })?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(&output).map_err(|error| failed(error.error))?;
+    file.publish(&output).map_err(failed)?;
     Ok(Packed { output: Some(output), ..packed })
 }
 
@@ -153,9 +147,6 @@ impl Plan {
             };
             let checked = match kind {
                 EntryKind::Other => Err(PackageProblem::SpecialFile),
-                _ if plan.files.len() >= limits.entries => {
-                    Err(PackageProblem::Limit { what: "entries before it", limit: limits.entries as u64 })
-                }
                 _ => tree.add(&entry, MemberKind::File, &limits),
             };
             checked.map_err(|problem| refused(problem.of_entry(&*entry)))?;

@@ -7,8 +7,9 @@ use conjure_base::Digest;
 
 use crate::error::SkillError;
 use crate::files::open_named;
-use crate::frontmatter::{Frontmatter, Mode};
+use crate::frontmatter::{Folder, Frontmatter, Mode};
 use crate::package::archive::{self, Member, MemberKind};
+use crate::package::budget::disk_bytes;
 use crate::package::inflate::{self, Fault};
 use crate::package::layout::{Layout, Tree};
 use crate::package::limits::PackageLimits;
@@ -23,6 +24,8 @@ pub struct Package {
     archive: Vec<u8>,
     limits: PackageLimits,
     layout: Layout,
+    /// How much room it takes when it is unpacked, as it claims.
+    disk_bytes: u64,
     /// The skill's files and folders, in the order in which they lie in the archive.
     members: Vec<Member>,
 }
@@ -74,7 +77,9 @@ impl Package {
             return Err(SkillError::TooLarge { path, limit: limits.archive_bytes });
         }
         match check(&archive, &limits) {
-            Ok((layout, members)) => Ok(Self { path, archive, limits, layout, members }),
+            Ok((layout, members, disk_bytes)) => {
+                Ok(Self { path, archive, limits, layout, disk_bytes, members })
+            }
             Err(refusal) => Err(refused(&path, refusal)),
         }
     }
@@ -95,6 +100,11 @@ impl Package {
     /// The skill's files, in the order in which they lie in the package.
     pub fn files(&self) -> impl Iterator<Item = PackageFile<'_>> {
         self.of_kind(MemberKind::File).map(|(path, member)| PackageFile { member, path })
+    }
+
+    /// How much room it takes on disk when it is unpacked.
+    pub(crate) const fn disk_bytes(&self) -> u64 {
+        self.disk_bytes
     }
 
     /// The paths of the folders that have entries of their own.
@@ -128,7 +138,8 @@ impl Package {
         Ok(content)
     }
 
-    /// Reads the frontmatter, and checks that the top folder, if there is one, is named as the skill.
+    /// Reads the frontmatter, and checks that the top folder, if there is one, is named as the skill. In lenient mode the
+    /// folder's name is taken when the frontmatter has none.
     ///
     /// # Errors
     /// As [`Package::read`], and when the frontmatter breaks a rule of the mode.
@@ -139,11 +150,19 @@ impl Package {
         let name = names.next().unwrap_or(&SKILL_FILES[0]);
         let content = self.read(name)?;
         let document = match text(&content) {
-            Ok(content) => Frontmatter::parse(content, mode).map_err(|error| error.diagnostics),
+            Ok(content) => {
+                // A lenient reader takes the folder's name when the file does not say one. That both agree is checked
+                // below, in either mode.
+                let folder = match (&self.layout, mode) {
+                    (Layout::InFolder(folder), Mode::Lenient) => Folder::Named(folder),
+                    _ => Folder::Unknown,
+                };
+                Frontmatter::parse_in(content, mode, folder).map_err(|error| error.diagnostics)
+            }
             Err(finding) => Err(vec![finding]),
         };
         let frontmatter = match document {
-            Ok(document) => document.frontmatter,
+            Ok((frontmatter, ..)) => frontmatter,
             Err(diagnostics) => {
                 let path = self.path.join(name);
                 let diagnostics = diagnostics.into_iter().map(|finding| finding.in_file(&path)).collect();
@@ -169,7 +188,8 @@ impl Package {
     }
 }
 
-fn check(archive: &[u8], limits: &PackageLimits) -> Result<(Layout, Vec<Member>), Refusal> {
+/// The layout, the entries, and how much room they take on disk, when nothing is wrong with them.
+fn check(archive: &[u8], limits: &PackageLimits) -> Result<(Layout, Vec<Member>, u64), Refusal> {
     let members = archive::members(archive, limits)?;
     let mut tree = Tree::default();
     let mut total = 0_u64;
@@ -190,7 +210,10 @@ fn check(archive: &[u8], limits: &PackageLimits) -> Result<(Layout, Vec<Member>)
         checked.map_err(|problem| problem.of_entry(member.path.clone()))?;
     }
     let layout = Layout::of(&members)?;
-    Ok((layout, members))
+    let files = members.iter().filter(|member| member.kind == MemberKind::File);
+    let folders = tree.len().saturating_sub(files.clone().count()) as u64;
+    let disk_bytes = files.map(|member| disk_bytes(member.size)).sum::<u64>() + folders * disk_bytes(0);
+    Ok((layout, members, disk_bytes))
 }
 
 fn refused(path: &Path, Refusal { entry, problem }: Refusal) -> SkillError {

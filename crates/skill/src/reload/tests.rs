@@ -1,10 +1,12 @@
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use tempfile::TempDir;
 
 use super::*;
 use crate::files::opened;
 use crate::package::{PackageLimits, pack_file};
+use crate::unprivileged;
 
 fn content(name: &str, description: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n---\n")
@@ -51,7 +53,7 @@ fn editing_one_of_many_opens_only_that_skills_file() {
     for index in 0..SKILLS {
         write(&root, &format!("s{index}"), "first");
     }
-    let bounds = Bounds { depth: 2, directories: SKILLS + 1 };
+    let bounds = Bounds { depth: 2, directories: SKILLS + 1, ..Bounds::default() };
     let mut reloader = Reloader::new([Scope::named(&root)], bounds, Mode::Lenient);
     assert_eq!(reloader.reload().added.len(), SKILLS);
     assert_eq!(opened::take_beneath(&root).len(), SKILLS);
@@ -178,18 +180,173 @@ fn a_package_is_unpacked_again_when_it_changed_and_kept_when_it_broke() {
     check(&reloader.reload(), [&[], &[], &["p"], &[]]);
 }
 
+fn lock(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Checks that skills stay as long as a folder has one of these modes, are told of, and are as before afterwards.
+#[track_caller]
+fn check_kept(reloader: &mut Reloader, folder: &Path, modes: &[u32], kept: &[&str]) {
+    for mode in modes {
+        let before = Arc::clone(reloader.catalog());
+        for _ in 0..2 {
+            lock(folder, *mode);
+            let reload = reloader.reload();
+            lock(folder, 0o700);
+            check(&reload, [&[], &[], &[], kept]);
+            let told = rules(&reload);
+            let of = |rule| told.iter().filter(|told| **told == rule).count();
+            assert_eq!((of(RuleId::LastGoodKept), told.len() - kept.len()), (kept.len(), 1), "{told:?}");
+        }
+        let reload = reloader.reload();
+        check(&reload, [&[], &[], &[], &[]]);
+        assert_eq!(reload.diagnostics, []);
+        for skill in before.iter() {
+            assert!(Arc::ptr_eq(skill, reload.catalog.get(skill.name().as_str()).unwrap()));
+        }
+    }
+}
+
 #[test]
-fn an_unreadable_folder_takes_nothing_away() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let (_temp, root, mut reloader) = loaded(&["a"]);
-    write(&root.join("group"), "b", "first");
-    assert_eq!(reloader.reload().catalog.len(), 2);
-    fs::set_permissions(root.join("group"), fs::Permissions::from_mode(0o000)).unwrap();
+fn what_cannot_be_seen_takes_nothing_away() {
+    unprivileged::check("reload::tests::what_cannot_be_seen_takes_nothing_away", || {
+        let (_temp, root, mut reloader) = loaded(&["a"]);
+        write(&root.join("group"), "b", "first");
+        write(&root.join("group"), "c", "first");
+        assert_eq!(reloader.reload().catalog.len(), 3);
+        // Neither listable nor searchable, only searchable, only listable.
+        check_kept(&mut reloader, &root.join("group"), &[0o000, 0o100, 0o600], &["b", "c"]);
+        for mode in [0o000, 0o600] {
+            lock(&root.join("a"), mode);
+            let reload = reloader.reload();
+            lock(&root.join("a"), 0o700);
+            check(&reload, [&[], &[], &[], &["a"]]);
+            assert_eq!(rules(&reload), [RuleId::Unreadable, RuleId::LastGoodKept]);
+        }
+        // Its folder has changed meanwhile, so it was read again.
+        check(&reloader.reload(), [&[], &["a"], &[], &[]]);
+        check_kept(&mut reloader, &root, &[0o000, 0o100, 0o600], &["a", "b", "c"]);
+        // The folder above the scope.
+        let scope = root.join("group");
+        let mut reloader = Reloader::new([Scope::named(&scope)], Bounds::default(), Mode::Lenient);
+        assert_eq!(reloader.reload().catalog.len(), 2);
+        check_kept(&mut reloader, &root, &[0o000, 0o600], &["b", "c"]);
+    });
+}
+
+#[test]
+fn a_link_that_cannot_be_followed_takes_nothing_away() {
+    unprivileged::check("reload::tests::a_link_that_cannot_be_followed_takes_nothing_away", || {
+        let (_temp, root, mut reloader) = loaded(&[]);
+        let (_temp, elsewhere) = {
+            let temp = tempfile::tempdir().unwrap();
+            let path = temp.path().canonicalize().unwrap();
+            (temp, path)
+        };
+        for name in ["deep/a", "b", "p", "packed/q"] {
+            let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
+            write(&elsewhere.join(folder), name, "first");
+        }
+        let package = elsewhere.join("packed/q.skill");
+        pack_file(elsewhere.join("packed/q"), &package, PackageLimits::default()).unwrap();
+        fs::create_dir(root.join("group")).unwrap();
+        symlink(elsewhere.join("deep/a"), root.join("a")).unwrap();
+        symlink(elsewhere.join("b"), root.join("group/b")).unwrap();
+        symlink(&package, root.join("group/q.skill")).unwrap();
+        // The same skill by two ways, and a folder of skills in the scope by a link.
+        symlink(elsewhere.join("b"), root.join("b")).unwrap();
+        symlink("group", root.join("again")).unwrap();
+        assert_eq!(reloader.reload().catalog.len(), 3);
+        check_kept(&mut reloader, &root, &[0o000, 0o100, 0o600], &["a", "b", "q"]);
+        // `b` is still reached from above.
+        check_kept(&mut reloader, &root.join("group"), &[0o000, 0o600], &["q"]);
+        check_kept(&mut reloader, &elsewhere.join("deep"), &[0o000, 0o600], &["a"]);
+        check_kept(&mut reloader, &elsewhere.join("packed"), &[0o000, 0o600], &["q"]);
+    });
+}
+
+#[test]
+fn what_is_proven_gone_goes_whatever_else_cannot_be_seen() {
+    unprivileged::check("reload::tests::what_is_proven_gone_goes_whatever_else_cannot_be_seen", || {
+        let (_temp, root, mut reloader) = loaded(&["a", "b"]);
+        let elsewhere = tempfile::tempdir().unwrap();
+        write(elsewhere.path(), "c", "first");
+        write(elsewhere.path(), "d", "first");
+        for name in ["c", "d"] {
+            symlink(elsewhere.path().join(name), root.join(name)).unwrap();
+        }
+        write(&root.join("group"), "e", "first");
+        assert_eq!(reloader.reload().catalog.len(), 5);
+        // The folder is there and holds it no more; the link is gone.
+        lock(&root.join("group"), 0o000);
+        fs::remove_dir_all(root.join("a")).unwrap();
+        fs::remove_file(root.join("c")).unwrap();
+        let reload = reloader.reload();
+        lock(&root.join("group"), 0o700);
+        check(&reload, [&[], &[], &["a", "c"], &["e"]]);
+        // Nothing can be told of the scope, but where its link led there is nothing any more.
+        fs::remove_dir_all(elsewhere.path().join("d")).unwrap();
+        lock(&root, 0o000);
+        let reload = reloader.reload();
+        lock(&root, 0o700);
+        check(&reload, [&[], &[], &["d"], &["b", "e"]]);
+    });
+}
+
+#[test]
+fn a_circle_of_links_and_a_bound_prove_nothing() {
+    let (_temp, root, mut reloader) = loaded(&["a", "b"]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    write(elsewhere.path(), "c", "first");
+    symlink(elsewhere.path().join("c"), root.join("c")).unwrap();
+    assert_eq!(reloader.reload().catalog.len(), 3);
+    fs::remove_file(root.join("c")).unwrap();
+    symlink("c", root.join("c")).unwrap();
     let reload = reloader.reload();
-    fs::set_permissions(root.join("group"), fs::Permissions::from_mode(0o755)).unwrap();
-    check(&reload, [&[], &[], &[], &[]]);
-    // The superuser may read everything.
-    assert!(matches!(rules(&reload)[..], [] | [RuleId::Unreadable]));
+    check(&reload, [&[], &[], &[], &["c"]]);
+    assert_eq!(rules(&reload), [RuleId::LastGoodKept]);
+    // Leads nowhere: that is known.
+    fs::remove_file(root.join("c")).unwrap();
+    symlink("nowhere", root.join("c")).unwrap();
+    check(&reloader.reload(), [&[], &[], &["c"], &[]]);
+
+    reloader.bounds.directories = 2;
+    let reload = reloader.reload();
+    check(&reload, [&[], &[], &[], &["b"]]);
+    assert_eq!(rules(&reload), [RuleId::ScopeBounds, RuleId::LastGoodKept]);
+    fs::remove_dir_all(root.join("b")).unwrap();
+    check(&reloader.reload(), [&[], &[], &["b"], &[]]);
+}
+
+#[test]
+fn packages_that_are_loaded_keep_their_room_and_others_wait_for_some() {
+    let (_temp, root, mut reloader) = loaded(&[]);
+    let source = tempfile::tempdir().unwrap();
+    let pack = |name: &str, description: &str| {
+        write(source.path(), name, description);
+        pack_file(source.path().join(name), &root, PackageLimits::default()).unwrap();
+    };
+    // Each takes two blocks: its folder and its `SKILL.md`.
+    reloader.bounds.package_bytes = 4 * 4096;
+    pack("b", "first");
+    pack("c", "first");
+    check(&reloader.reload(), [&["b", "c"], &[], &[], &[]]);
+    pack("a", "first");
+    pack("c", "second");
+    for changed in [&["c"][..], &[]] {
+        let reload = reloader.reload();
+        check(&reload, [&[], changed, &[], &[]]);
+        assert_eq!(rules(&reload), [RuleId::PackageBudget]);
+        assert_eq!(reload.diagnostics[0].path(), root.join("a.skill"));
+    }
+    fs::remove_file(root.join("c.skill")).unwrap();
+    check(&reloader.reload(), [&["a"], &[], &["c"], &[]]);
+    // A version that needs more room than there is takes nothing away.
+    fs::write(source.path().join("a/x"), vec![0; 5000]).unwrap();
+    pack("a", "larger");
+    let reload = reloader.reload();
+    check(&reload, [&[], &[], &[], &["a"]]);
+    assert_eq!(rules(&reload), [RuleId::PackageBudget, RuleId::LastGoodKept]);
 }
 
 #[test]

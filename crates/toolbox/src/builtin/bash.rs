@@ -55,9 +55,10 @@ fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolO
     }
     let silent = text.is_empty();
     let (status, ending) = ending(outcome, silent);
-    if let Some(ending) = ending {
+    let notices = ending.into_iter().chain(limits_reached(outcome).map(str::to_owned));
+    for notice in notices {
         start_line(&mut text);
-        let _ = write!(text, "[{ending}]");
+        let _ = write!(text, "[{notice}]");
     }
     ToolOutcome::with_status(status, text)
 }
@@ -117,7 +118,36 @@ fn ending(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>
                 "the sandbox lost the command {after}; what it did is not known: check before trying again; {so_far}"
             )),
         ),
+        CommandEnd::QuotaExceeded(excess) => (
+            ToolStatus::Failed,
+            Some(format!(
+                "ended {after}, because the workspace took {excess}; {so_far}. Nothing can be written until you remove \
+                 files from it, with `rm`"
+            )),
+        ),
     }
+}
+
+/// What to say of limits that it ran into, so that nobody looks for the fault elsewhere.
+fn limits_reached(outcome: &CommandOutcome) -> impl Iterator<Item = &'static str> {
+    let reached = outcome.reached;
+    [
+        (
+            reached.memory && outcome.end != CommandEnd::OutOfMemory,
+            "meanwhile the sandbox's memory ran out, and a process in it was killed; use less at a time",
+        ),
+        (
+            reached.processes,
+            "the sandbox had as many processes as it may have, and new ones were refused; start fewer at a time, and \
+             end what is not needed",
+        ),
+        (
+            reached.made_room,
+            "what it left running was ended, since that left no room for new processes",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(is_so, notice)| is_so.then_some(notice))
 }
 
 fn start_line(text: &mut String) {

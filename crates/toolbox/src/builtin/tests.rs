@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use conjure_base::{Deadline, Redactor};
 use conjure_conversation::{CallContext, ResultContent, ToolCall, ToolResult, ToolRunner as _};
-use conjure_sandbox::{CommandEnd, CommandOutcome, CommandOutput, SandboxError, SandboxErrorKind};
+use conjure_sandbox::{
+    CommandEnd, CommandOutcome, CommandOutput, DiskUsage, LimitsReached, QuotaExcess, SandboxError,
+    SandboxErrorKind,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -97,8 +100,16 @@ async fn what_writing_tools_say() {
     assert_eq!(executor.file("twice.txt").unwrap(), b"a b a");
 }
 
+fn reaching(outcome: CommandOutcome, memory: bool, processes: bool, made_room: bool) -> CommandOutcome {
+    CommandOutcome { reached: LimitsReached { memory, processes, made_room }, ..outcome }
+}
+
 #[tokio::test]
 async fn what_bash_says() {
+    let excess = QuotaExcess {
+        used: DiskUsage { bytes: 1_200_000_000, inodes: 12 },
+        allowed: DiskUsage { bytes: 1 << 30, inodes: 200_000 },
+    };
     let outcomes = [
         ("good", exited(0, "42\n")),
         ("silent", exited(0, "")),
@@ -110,6 +121,15 @@ async fn what_bash_says() {
         ("slow", ended(CommandEnd::TimedOut, "so far\n")),
         ("cancelled", ended(CommandEnd::Cancelled, "")),
         ("lost", ended(CommandEnd::Lost, "so far\n")),
+        ("quota", ended(CommandEnd::QuotaExceeded(excess), "so far\n")),
+        ("memory of a child", reaching(exited(1, "a worker died\n"), true, false, false)),
+        ("memory twice", reaching(ended(CommandEnd::OutOfMemory, ""), true, false, false)),
+        (
+            "forks",
+            reaching(exited(254, "bash: fork: Resource temporarily unavailable\n"), false, true, false),
+        ),
+        ("storm", reaching(ended(CommandEnd::TimedOut, ""), true, true, false)),
+        ("room", reaching(exited(0, ""), false, false, true)),
         ("bytes", exited(0, b"a\0b\xffc\x1b[1m\n".as_slice())),
         (
             "apart",

@@ -102,8 +102,10 @@ impl Lines<'_> {
         }
         let mut out = String::new();
         let mut last = None;
-        let mut lines = (self.first_line..).zip(self.text.split_inclusive('\n')).peekable();
-        while let Some((number, line)) = lines.next() {
+        let mut lines = (0_u64..).zip(self.text.split_inclusive('\n')).peekable();
+        while let Some((place, line)) = lines.next() {
+            // The first line's number is what an executor says, and may be anything.
+            let number = self.first_line.saturating_add(place);
             let whole = lines.peek().is_some() || line.ends_with('\n') || !self.truncated;
             let numbered = format!("{number:>6}\t{}\n", clean(line.trim_end_matches('\n').as_bytes()));
             if last.is_none() && (!whole || numbered.len() > budget) {

@@ -31,7 +31,8 @@ impl Toolbox {
             .into_iter()
             .take(MOST_PARTS)
             .filter_map(|part| match part {
-                ResultContent::Text { text } if text.is_empty() => None,
+                // Of white space alone the model would see nothing.
+                ResultContent::Text { text } if text.trim().is_empty() => None,
                 ResultContent::Text { text } => Some(room.text(&self.redactor.redact(&text))),
                 ResultContent::Image { media_type, data } => Some(room.image(media_type, data)),
             })

@@ -298,6 +298,76 @@ async fn a_built_in_tool_that_was_not_chosen_is_unknown() {
 }
 
 #[tokio::test]
+async fn a_result_of_white_space_alone_says_that_there_was_nothing() {
+    for blank in ["", " \n", "\u{2028}"] {
+        let toolbox = giving(ToolOutcome::text(blank));
+        assert_eq!(toolbox.run(&host_call("host"), context()).await.text(), "[no output]");
+    }
+}
+
+/// An executor of a host's own, which numbers lines as it likes.
+#[tokio::test]
+async fn lines_with_the_highest_numbers_are_shown() {
+    #[derive(Debug)]
+    struct Numbers(FakeExecutor);
+
+    impl Executor for Numbers {
+        fn layout(&self) -> &conjure_sandbox::Layout {
+            self.0.layout()
+        }
+
+        fn run<'a>(
+            &'a self,
+            command: conjure_sandbox::Command,
+            options: CallOptions,
+        ) -> BoxFuture<'a, Result<conjure_sandbox::CommandOutcome, conjure_sandbox::SandboxError>> {
+            self.0.run(command, options)
+        }
+
+        fn view<'a>(
+            &'a self,
+            _: &'a str,
+            _: Option<conjure_sandbox::LineRange>,
+            _: u64,
+            _: CallOptions,
+        ) -> BoxFuture<'a, Result<conjure_sandbox::View, conjure_sandbox::SandboxError>> {
+            Box::pin(future::ready(Ok(conjure_sandbox::View::Text {
+                text: "one\ntwo\n".to_owned(),
+                first_line: u64::MAX,
+                last_line: u64::MAX,
+                total_lines: u64::MAX,
+                size: u64::MAX,
+                truncated: true,
+            })))
+        }
+
+        fn create_file<'a>(
+            &'a self,
+            path: &'a str,
+            content: &'a [u8],
+            options: CallOptions,
+        ) -> BoxFuture<'a, Result<conjure_sandbox::Written, conjure_sandbox::SandboxError>> {
+            self.0.create_file(path, content, options)
+        }
+
+        fn str_replace<'a>(
+            &'a self,
+            path: &'a str,
+            old: &'a str,
+            new: &'a str,
+            options: CallOptions,
+        ) -> BoxFuture<'a, Result<conjure_sandbox::Written, conjure_sandbox::SandboxError>> {
+            self.0.str_replace(path, old, new, options)
+        }
+    }
+
+    let toolbox = Toolbox::builder().executor(Arc::new(Numbers(FakeExecutor::new()))).build().unwrap();
+    let call = ToolCall::new("toolu_1", "view", &json!({"path": "a.txt"}));
+    let result = toolbox.run(&call, context()).await;
+    assert!(result.text().contains(&format!("{}\ttwo", u64::MAX)), "{}", result.text());
+}
+
+#[tokio::test]
 async fn input_that_is_too_long_or_too_deep_is_refused() {
     let limits = OutputLimits { input: 100, ..OutputLimits::default() };
     let toolbox = over(&FakeExecutor::new()).limits(limits).build().unwrap();

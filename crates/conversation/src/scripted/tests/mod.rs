@@ -38,6 +38,7 @@ fn request(messages: Vec<Message>) -> Request {
         instructions: vec![INSTRUCTIONS.to_owned(), "Be brief.".to_owned()],
         tools: Arc::from([tool("view"), tool("bash_tool")]),
         messages: messages.into_iter().map(Arc::new).collect(),
+        container: None,
     }
 }
 

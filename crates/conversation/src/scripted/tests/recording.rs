@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use conjure_base::{ContainerId, Redactor};
 use futures_util::StreamExt as _;
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -78,6 +79,7 @@ fn service() -> impl Model {
             stop_reason: [StopReason::ToolUse, StopReason::Missing, StopReason::EndTurn][*calls - 1].clone(),
             usage: Usage { input_tokens: 3, cache_read_input_tokens: u64::MAX, ..Usage::default() },
             request_id: None,
+            container: (*calls > 1).then(|| ContainerId::new("container: \"1\"")),
         };
         async move { Ok(response) }
     })
@@ -292,6 +294,7 @@ async fn a_conversation_that_is_too_long_keeps_its_beginning() {
                 stop_reason: StopReason::EndTurn,
                 usage: Usage::default(),
                 request_id: None,
+                container: None,
             })
         }),
         &path,
@@ -302,6 +305,67 @@ async fn a_conversation_that_is_too_long_keeps_its_beginning() {
     }
     assert!(matches!(recorder.finish(), Err(RecordError::TooLong { .. })));
     assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 2);
+}
+
+/// The file leaves, so nothing in it is secret; the conversation goes on with what was said, and a strict replay fits.
+#[tokio::test]
+async fn a_recording_holds_no_secrets_and_is_replayed_strictly() {
+    const SECRET: &str = "s3cr3t-\"value\"";
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let calls = Mutex::new(0);
+    let service = model_fn(move |_| {
+        let mut calls = calls.lock().unwrap();
+        *calls += 1;
+        let outcome = match *calls {
+            1 => Ok(Response {
+                id: Some(SECRET.to_owned()),
+                model: None,
+                content: vec![Block::text(format!("the password is {SECRET}")), Block::text("ok")],
+                stop_reason: StopReason::EndTurn,
+                usage: Usage::default(),
+                request_id: None,
+                container: None,
+            }),
+            _ => Err(ModelError::new(ModelErrorKind::Connection, format!("no way to {SECRET}"))),
+        };
+        async move { outcome }
+    });
+    let redactor = Redactor::new([("PASSWORD", SECRET)]);
+    let recorder = Recorder::create(service, &path).unwrap().with_redactor(redactor);
+    let second = |said: &Response| {
+        let words = Message::assistant(said.content.clone());
+        request(vec![asked(), words, Message::user(vec![Block::text(format!("{SECRET}?"))])])
+    };
+    let said = answer(&recorder, request(vec![asked()])).await;
+    assert!(said.content[0].json().contains("s3cr3t"), "the conversation has what was said");
+    events(&recorder, second(&said)).await;
+    recorder.finish().unwrap();
+
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(!written.contains("s3cr3t") && written.contains("no way to [REDACTED:PASSWORD]"), "{written}");
+    let replay = ScriptedModel::from_file(&path).unwrap().strict();
+    let said = answer(&replay, request(vec![asked()])).await;
+    assert_eq!(said.content[0], Block::text("the password is [REDACTED:PASSWORD]"));
+    let failed = events(&replay, second(&said)).await.pop().unwrap().unwrap_err();
+    assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
+}
+
+/// A cut may leave the beginning of a secret.
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_no_part_of_a_secret() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
+    let scripted = model("version: 1\nturns: [{content: it is s3cr3t-value, pieces: 3}]");
+    let recorder =
+        Recorder::create(scripted, &path).unwrap().with_redactor(Redactor::new([("KEY", "s3cr3t-value")]));
+    let mut stream = recorder.stream(request(vec![asked()]));
+    while !matches!(stream.next().await, Some(Ok(ModelEvent::TextDelta { text, .. })) if text.contains("s3"))
+    {
+    }
+    drop(stream);
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(written.contains("it is [REDACTED:KEY]") && !written.contains("s3cr"), "{written}");
 }
 
 proptest! {
@@ -329,6 +393,7 @@ proptest! {
                             stop_reason: StopReason::from(Some(texts[0].clone())),
                             usage: Usage::default(),
                             request_id: Some(message.clone()),
+                            container: None,
                         })
                     } else {
                         Err(ModelError::new(ModelErrorKind::Connection, message.clone()))

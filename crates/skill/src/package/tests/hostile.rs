@@ -51,6 +51,9 @@ fn paths_that_lead_out_are_refused() {
         "good/x.",
         "good/x ",
         "good/a\u{202E}b",
+        "good/a\u{200B}b",
+        "good/a?b",
+        "good/<a>",
     ] {
         check_entry(Raw::new(path, "x"), Kind::UnsafePath, "path that is refused");
     }
@@ -77,6 +80,7 @@ fn names_that_are_one_on_some_file_system_are_refused() {
     check(pair("good/A", "good/a"), Kind::Duplicate, Some("good/a"), "differs from `good/A`");
     check(pair("good/\u{E9}", "good/e\u{301}"), Kind::Duplicate, Some("good/e\u{301}"), "Unicode form");
     check(pair("good/Straße", "good/STRASSE"), Kind::Duplicate, Some("good/STRASSE"), "differs");
+    check(pair("good/stra\u{1E9E}e", "good/strasse"), Kind::Duplicate, Some("good/strasse"), "differs");
     check(pair("good/Sub/a", "good/sub/b"), Kind::Duplicate, Some("good/sub/b"), "differs from `good/Sub`");
     check(pair("good/a", "good/a/b"), Kind::FileAndFolder, Some("good/a/b"), "both a file and a folder");
     check(pair("good/a/b", "good/a"), Kind::FileAndFolder, Some("good/a"), "both");
@@ -86,6 +90,11 @@ fn names_that_are_one_on_some_file_system_are_refused() {
     check_entry(folder(|raw| raw.attributes = 0o100_644 << 16), Kind::FileAndFolder, "both");
     check_entry(Raw::stored("good/a", "").with(|raw| raw.attributes = 0x10), Kind::FileAndFolder, "both");
     check_entry(Raw::stored("good/a/", "content"), Kind::FileAndFolder, "both");
+    // Claims no bytes, and has some: an empty deflated stream, or anything else.
+    let hidden = Raw::new("good/a/", "content").with(|raw| raw.size = 0);
+    check_entry(hidden, Kind::Contradiction, "it is a folder and holds bytes");
+    check_entry(Raw::new("good/a/", ""), Kind::Contradiction, "it is a folder and holds bytes");
+    check_entry(folder(|raw| raw.crc = 1), Kind::Contradiction, "it is a folder and holds bytes");
 }
 
 #[test]
@@ -227,6 +236,15 @@ fn a_package_that_contradicts_itself_is_refused() {
     two[comment_at..].copy_from_slice(&(inner.len() as u16).to_le_bytes());
     two.extend(inner);
     check(two, Kind::Contradiction, None, "two end records");
+    // One there that is cut off, or whose own comment does not fit: some readers take it all the same.
+    for (inner, rest) in [(4, 0), (10, 0), (22, 3), (22, 100)] {
+        let mut two = whole.clone();
+        let inner = [&end_record(0, 0, 0)[..inner], &vec![b'x'; rest]].concat();
+        let comment_at = two.len() - 2;
+        two[comment_at..].copy_from_slice(&(inner.len() as u16).to_le_bytes());
+        two.extend(inner);
+        check(two, Kind::Contradiction, None, "two end records");
+    }
     // A plain comment is fine.
     let mut commented = whole;
     let comment_at = commented.len() - 2;
@@ -278,7 +296,8 @@ fn every_limit_holds_to_the_last_one() {
     let bytes = three().len() as u64;
     let exact = PackageLimits {
         archive_bytes: bytes,
-        entries: 3,
+        // With the folders `good` and `good/b`, which have no entries.
+        entries: 5,
         total_bytes: total,
         entry_bytes: SKILL_MD.len() as u64,
         path_bytes: "good/SKILL.md".len(),
@@ -288,6 +307,8 @@ fn every_limit_holds_to_the_last_one() {
     assert_eq!(read_all_within(three(), exact).unwrap().len(), 3);
     let check = |limits, entry, words| check_within(three(), limits, Kind::Limit, entry, words);
     check(PackageLimits { entries: 2, ..exact }, None, "limit of 2 entries");
+    check(PackageLimits { entries: 4, ..exact }, Some("good/b/c"), "limit of 4 files and folders");
+    check(PackageLimits { entries: 3, ..exact }, Some("good/b/c"), "limit of 3 files and folders");
     check(PackageLimits { total_bytes: total - 1, ..exact }, Some("good/b/c"), "bytes together");
     let entry_bytes = SKILL_MD.len() as u64 - 1;
     check(PackageLimits { entry_bytes, ..exact }, Some("good/SKILL.md"), "limit of");

@@ -135,12 +135,12 @@ fn what_no_reader_should_take_is_not_packed() {
 fn a_package_is_within_the_limits_that_it_is_read_with() {
     let (_temp, folder) = folder_with(&[("a", "12345"), ("b", "12345")]);
     let total = SKILL_MD.len() as u64 + 10;
-    let limits = PackageLimits { total_bytes: total, entries: 3, ..PackageLimits::default() };
+    let limits = PackageLimits { total_bytes: total, entries: 4, ..PackageLimits::default() };
     let pack_within = |limits| pack(&folder, &mut Vec::new(), limits);
     assert_eq!(pack_within(limits).unwrap().total_bytes, total);
     for (limits, words) in [
         (PackageLimits { total_bytes: total - 1, ..limits }, "`good/b` has more than the limit of"),
-        (PackageLimits { entries: 2, ..limits }, "limit of 2 entries"),
+        (PackageLimits { entries: 2, ..limits }, "limit of 2 files and folders"),
         (PackageLimits { entry_bytes: 4, ..limits }, "larger than the limit of 4 bytes"),
         (PackageLimits { archive_bytes: 100, ..limits }, "larger than the limit of 100 bytes"),
         (PackageLimits { path_depth: 1, ..limits }, "1 levels"),
@@ -168,6 +168,41 @@ fn the_output_is_replaced_whole_and_never_within_the_skill() {
         let error = pack_file(&folder, inside, PackageLimits::default()).unwrap_err();
         assert_eq!(error.kind(), SkillErrorKind::InvalidStructure);
     }
+    // Nothing but the skill and its package is left.
+    let mut left: Vec<_> =
+        fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["good", "out.skill"]);
+    assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o600, 0o600);
     let nowhere = pack_file(&folder, temp.path().join("absent/out.skill"), PackageLimits::default());
     assert_eq!(nowhere.unwrap_err().kind(), SkillErrorKind::Write);
+}
+
+#[test]
+fn what_is_no_plain_file_is_not_replaced() {
+    let (temp, folder) = folder_with(&[]);
+    fs::write(temp.path().join("plain"), "before").unwrap();
+    symlink("plain", temp.path().join("link")).unwrap();
+    symlink("absent", temp.path().join("dangling")).unwrap();
+    let pipe = temp.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::RWXU).unwrap();
+    let listed = || {
+        let kind = |entry: fs::DirEntry| (entry.file_name(), entry.file_type().unwrap());
+        let mut all: Vec<_> = fs::read_dir(temp.path()).unwrap().map(|entry| kind(entry.unwrap())).collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    };
+    let before = listed();
+    for name in ["link", "dangling", "pipe"] {
+        let error = pack_file(&folder, temp.path().join(name), PackageLimits::default()).unwrap_err();
+        let SkillError::Write { path, source } = &error else { panic!("{error:?}") };
+        assert_eq!(path, &temp.path().join(name));
+        assert!(source.to_string().contains("not replaced"), "{source}");
+    }
+    assert_eq!(listed(), before);
+    assert_eq!(fs::read(temp.path().join("plain")).unwrap(), b"before");
+    // A link to a folder is a folder.
+    symlink(temp.path(), temp.path().join("here")).unwrap();
+    pack_file(&folder, temp.path().join("here"), PackageLimits::default()).unwrap();
+    assert!(temp.path().join("good.skill").is_file());
 }

@@ -170,6 +170,65 @@ fn discovery_finds_packages_beside_folders() {
 }
 
 #[test]
+fn all_packages_of_a_discovery_have_one_budget() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (root, name) in [(&one, "a"), (&one, "b"), (&two, "c"), (&two, "d")] {
+        let content = format!("---\nname: {name}\ndescription: d\n---\n");
+        // Three blocks: a folder, and two files of at most one.
+        let files =
+            [Raw::new(&format!("{name}/SKILL.md"), content), Raw::new(&format!("{name}/x"), [0; 4096])];
+        write(root.path(), &format!("{name}.skill"), archive(&files));
+    }
+    let scopes = [Scope::named(one.path()), Scope::named(two.path())];
+    let within = |blocks: u64| {
+        let bounds = Bounds { package_bytes: blocks * 4096, ..Bounds::default() };
+        let found = discover(&scopes, bounds, Mode::Lenient);
+        let refused = found.diagnostics.iter().map(|finding| {
+            assert_eq!(
+                (finding.rule(), finding.is_error()),
+                (crate::RuleId::PackageBudget, true),
+                "{finding}"
+            );
+            finding.path().file_stem().unwrap().to_str().unwrap().to_owned()
+        });
+        let refused: Vec<_> = refused.collect();
+        let names: Vec<_> = found.skills.iter().map(|skill| skill.name().to_string()).collect();
+        (names.concat(), refused.concat())
+    };
+    let expected = |names: &str, refused: &str| (names.to_owned(), refused.to_owned());
+    assert_eq!(within(12), expected("abcd", ""));
+    assert_eq!(within(11), expected("abc", "d"));
+    assert_eq!(within(8), expected("ab", "cd"));
+    assert_eq!(within(0), expected("", "abcd"));
+}
+
+#[test]
+fn a_name_that_is_missing_is_the_top_folders() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("p.skill");
+    for content in
+        ["---\ndescription: Does good\n---\n# Body\n", "---\nname: ' '\ndescription: d\n---\n# Body\n"]
+    {
+        fs::write(&path, archive(&[Raw::new("good/SKILL.md", content)])).unwrap();
+        let skill = load_skill_file(&path, Mode::Lenient).unwrap();
+        assert_eq!((skill.name().as_str(), skill.body().unwrap().as_str()), ("good", "# Body"));
+        assert_eq!(skill.root_dir().file_name().unwrap(), "good");
+        let [finding] = skill.diagnostics() else { panic!("{:?}", skill.diagnostics()) };
+        assert!(finding.message().contains("took the folder's, `good`"), "{finding}");
+        assert_eq!(
+            load_skill_file(&path, Mode::Strict).unwrap_err().kind(),
+            SkillErrorKind::InvalidFrontmatter
+        );
+        // At the root there is no folder to take it from.
+        fs::write(&path, archive(&[Raw::new("SKILL.md", content)])).unwrap();
+        assert_eq!(
+            load_skill_file(&path, Mode::Lenient).unwrap_err().kind(),
+            SkillErrorKind::InvalidFrontmatter
+        );
+    }
+}
+
+#[test]
 fn findings_in_a_package_name_the_package() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("p.skill");
@@ -178,4 +237,14 @@ fn findings_in_a_package_name_the_package() {
     assert_eq!(load_skill_file(&path, Mode::Strict).unwrap_err().kind(), SkillErrorKind::InvalidFrontmatter);
     let skill = load_skill_file(&path, Mode::Lenient).unwrap();
     assert_eq!(skill.diagnostics()[0].path(), path.join("SKILL.md"));
+    // Also when it was unpacked, which is lenient, before it was validated.
+    let unpacked = extract_skill_file(&path).unwrap();
+    let error = unpacked.load(Mode::Strict).unwrap_err();
+    assert_eq!(error.path(), path.join("SKILL.md"));
+    for mode in [Mode::Strict, Mode::Lenient] {
+        let findings = unpacked.validate(mode);
+        assert!(
+            !findings.is_empty() && findings.iter().all(|finding| finding.path() == path.join("SKILL.md"))
+        );
+    }
 }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 const ALLOWED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL"];
 
 /// The allowed ones among the host's variables. What is not UTF-8 is left out.
-pub(super) fn safe(host: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+pub(crate) fn safe(host: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
     let mut safe: BTreeMap<_, _> = host
         .into_iter()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -1,0 +1,157 @@
+//! A5, over the bytes on the wire: the container of an answer goes with every later request of its conversation.
+
+use std::sync::Arc;
+
+use conjure_anthropic::fake::{Captured, FakeMessages, Reply};
+use conjure_anthropic::{Caching, Client, Config, Messages, Options};
+use conjure_base::{ContainerId, SystemClock, TurnId};
+use conjure_conversation::scripted::{Recorder, ScriptedModel};
+use conjure_conversation::{
+    Block, CommandKind, Composition, Conversation, Limits, MemoryLedger, Message, Model, Request, Response,
+    Rim, StopReason, TurnOptions, TurnOutcome, TurnStop, Usage, run_turn,
+};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use crate::runner::Tools;
+use crate::support::{KEY, script, start};
+
+const SEARCH: &str =
+    r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"code_execution","input":{"code":"1.50"}}"#;
+const ID: &str = "container_011CPR5CNjB747bTd36fQLFk";
+
+fn client(fake: &FakeMessages, options: Options) -> Messages {
+    let config = Config::new(SecretString::from(KEY)).with_base_url(fake.base_url());
+    Client::new(&config).unwrap().messages(options.with_caching(Caching::Off)).unwrap()
+}
+
+/// An answer that pauses within its container.
+fn paused() -> Reply {
+    Reply::answer(Response {
+        id: None,
+        model: None,
+        content: vec![Block::from_json(SEARCH).unwrap()],
+        stop_reason: StopReason::PauseTurn,
+        usage: Usage::default(),
+        request_id: None,
+        container: Some(ContainerId::new(ID)),
+    })
+}
+
+fn says(text: &str) -> Reply {
+    Reply::blocks(vec![Block::text(text)])
+}
+
+async fn load(ledger: &Arc<MemoryLedger>) -> Conversation {
+    Conversation::load(ledger.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
+}
+
+async fn turn(conversation: &mut Conversation, model: &dyn Model, words: &str) -> TurnOutcome {
+    let input = vec![Block::text(words)];
+    conversation.submit(CommandKind::StartTurn { input, limits: Limits::default() }).await.unwrap();
+    let composer = Composition::default();
+    let rim = Rim { model, composer: &composer, tools: &Tools };
+    run_turn(conversation, rim, TurnOptions::default()).await.unwrap()
+}
+
+async fn answered(conversation: &mut Conversation, model: &dyn Model, words: &str) {
+    let outcome = turn(conversation, model, words).await;
+    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
+}
+
+fn body(request: &Captured) -> &str {
+    std::str::from_utf8(request.body()).unwrap()
+}
+
+fn containers(fake: &FakeMessages) -> Vec<Value> {
+    let container =
+        |request: &Captured| serde_json::from_str::<Value>(body(request)).unwrap()["container"].clone();
+    fake.requests().iter().map(container).collect()
+}
+
+#[tokio::test]
+async fn it_is_kept_over_a_pause_a_turn_and_a_replay_of_the_ledger() {
+    let turns = [paused(), says("One."), says("Two."), says("Three.")];
+    let fake = start(FakeMessages::builder().turns(turns)).await;
+    let model = client(&fake, Options::new("m"));
+    let ledger = Arc::new(MemoryLedger::new());
+    let mut conversation = load(&ledger).await;
+    answered(&mut conversation, &model, "Compute.").await;
+    answered(&mut conversation, &model, "Again.").await;
+    drop(conversation);
+    answered(&mut load(&ledger).await, &model, "And again.").await;
+
+    assert_eq!(containers(&fake), [Value::Null, json!(ID), json!(ID), json!(ID)]);
+    let requests = fake.requests();
+    let bodies: Vec<&str> = requests.iter().map(body).collect();
+    assert!(
+        bodies[1].contains(&format!(r#"{{"role":"assistant","content":[{SEARCH}]}}],"container":"{ID}"}}"#))
+    );
+    // A10 holds too: the container stands behind the messages, so that its coming moves nothing.
+    let messages = |body: &str| body.replace(&format!(r#","container":"{ID}""#), "").replace("]}]}", "");
+    for pair in bodies.windows(2) {
+        let (before, after) = (messages(pair[0]), messages(pair[1]));
+        assert!(after.starts_with(&before) && after.len() > before.len(), "{before}\n{after}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_brings_it_as_a_streamed_one_does() {
+    let fake = start(FakeMessages::builder().turns([paused()])).await;
+    let request = Request {
+        turn: TurnId::FIRST,
+        call: 1,
+        instructions: Vec::new(),
+        tools: Arc::new([]),
+        messages: vec![Arc::new(Message::user(vec![Block::text("Compute.")]))],
+        container: None,
+    };
+    let answer = client(&fake, Options::new("m")).create(&request).await.unwrap();
+    assert_eq!(answer.response.container, Some(ContainerId::new(ID)));
+}
+
+#[tokio::test]
+async fn what_the_host_names_itself_wins_and_its_skills_get_the_id() {
+    let skills = json!([{"type": "anthropic", "skill_id": "xlsx", "version": "latest"}]);
+    let wishes = |container: Value| Options::new("m").with_field("container", container).unwrap();
+    for (named, first, then) in [
+        (json!("mine"), json!("mine"), json!("mine")),
+        (json!({"id": "mine"}), json!({"id": "mine"}), json!({"id": "mine"})),
+        (json!({"skills": skills}), json!({"skills": skills}), json!({"id": ID, "skills": skills})),
+    ] {
+        let fake = start(FakeMessages::builder().turns([paused(), says("Done.")])).await;
+        let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+        answered(&mut conversation, &client(&fake, wishes(named)), "Compute.").await;
+        assert_eq!(containers(&fake), [first, then]);
+    }
+}
+
+#[tokio::test]
+async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("run.yaml");
+    let fake = start(FakeMessages::builder().turns([paused(), says("Done.")])).await;
+    let recorder = Recorder::create(client(&fake, Options::new("m")), &recording).unwrap();
+    answered(&mut load(&Arc::new(MemoryLedger::new())).await, &recorder, "Compute.").await;
+    recorder.finish().unwrap();
+    let replay = ScriptedModel::from_file(&recording).unwrap().strict();
+    let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+    answered(&mut conversation, &replay, "Compute.").await;
+    assert_eq!(conversation.state().container(), Some(&ContainerId::new(ID)));
+
+    // The same words over the wire, told by a script that expects what it gave.
+    let told = script(
+        "version: 1\nturns:\n- {content: One., container: c_1, expect: {container: null}}\n\
+         - {content: Two., expect: {container: c_1}}\n- {content: Three., expect: {container: c_2}}\n",
+    );
+    let fake = start(FakeMessages::builder().script(told)).await;
+    let model = client(&fake, Options::new("m"));
+    let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+    answered(&mut conversation, &model, "1").await;
+    answered(&mut conversation, &model, "2").await;
+    let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = turn(&mut conversation, &model, "3").await
+    else {
+        panic!("another container was expected");
+    };
+    assert!(error.message.contains("expect.container: `c_2` must be sent; sent was `c_1`"), "{error}");
+}

@@ -1,0 +1,146 @@
+//! The way to the service: TLS with a root of the host's own, and proxies.
+
+use std::sync::{Arc, Mutex};
+
+use conjure_anthropic::Config;
+use conjure_conversation::ModelErrorKind;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::clock::ManualClock;
+use crate::events::saying;
+use crate::server::{Part, Server, stream};
+use crate::support::{KEY, call, config, messages, text};
+
+/// An authority that nobody trusts, and what accepts for `localhost` in its name.
+pub(crate) fn localhost() -> (Vec<u8>, TlsAcceptor) {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let root = params.self_signed(&key).unwrap().der().to_vec();
+    let authority = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+        )
+        .unwrap();
+    (root, TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn greeting() -> (Server, Vec<u8>) {
+    let (root, acceptor) = localhost();
+    let server = Server::start_over(Some(acceptor), |_, _| vec![Part::Bytes(stream(&saying("Hello")))]).await;
+    (server, root)
+}
+
+fn over_tls(server: &Server, host: &str) -> Config {
+    config(server).with_base_url(format!("https://{host}:{}", server.address.port())).with_retries(0)
+}
+
+#[tokio::test]
+async fn a_root_of_the_host_is_trusted_and_the_key_travels_within() {
+    let (server, root) = greeting().await;
+    let config = over_tls(&server, "localhost").with_root(root);
+    let answer = call(&messages(&config, &ManualClock::new())).await.unwrap();
+    assert_eq!(text(&answer), "Hello");
+    assert_eq!(server.requests()[0].headers["x-api-key"], KEY);
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_or_under_another_name_gets_no_request() {
+    let (server, root) = greeting().await;
+    let (other, _) = localhost();
+    for (host, root) in [("localhost", None), ("localhost", Some(other)), ("127.0.0.1", Some(root))] {
+        let config = over_tls(&server, host);
+        let config = if let Some(root) = root { config.with_root(root) } else { config };
+        let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
+        assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
+        assert!(failed.message.contains("certificate"), "{failed}");
+    }
+    assert_eq!(server.requests().len(), 0);
+}
+
+/// A proxy of a few lines: takes `CONNECT`, notes it, and connects to loopback whatever the name.
+struct Proxy {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Proxy {
+    async fn start(answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                connections.spawn(tunnel(client, Arc::clone(&noted), answer));
+            }
+        });
+        Self { url, asked, _tasks: tasks }
+    }
+}
+
+async fn tunnel(client: TcpStream, asked: Arc<Mutex<Vec<String>>>, answer: &'static str) {
+    let mut client = BufReader::new(client);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if client.read_line(&mut head).await.unwrap() == 0 {
+            return;
+        }
+    }
+    let target = head.split(' ').nth(1).unwrap().to_owned();
+    asked.lock().unwrap().push(head);
+    client.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
+    if answer.starts_with("200") {
+        let port = target.rsplit(':').next().unwrap();
+        let mut server = TcpStream::connect(format!("127.0.0.1:{port}")).await.unwrap();
+        // It ends in whatever way the client leaves.
+        let _ = copy_bidirectional(&mut client, &mut server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_tunnels_and_sees_neither_the_key_nor_the_words() {
+    let (server, root) = greeting().await;
+    let proxy = Proxy::start("200 Connection established").await;
+    let config = over_tls(&server, "localhost").with_root(root).with_proxy(&proxy.url);
+    assert_eq!(text(&call(&messages(&config, &ManualClock::new())).await.unwrap()), "Hello");
+    let asked = proxy.asked.lock().unwrap().clone();
+    let line = format!("CONNECT localhost:{} HTTP/1.1\r\n", server.address.port());
+    assert!(asked.len() == 1 && asked[0].starts_with(&line) && !asked[0].contains(KEY), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_a_connection_error_and_nobody_is_asked_beside_it() {
+    let (server, root) = greeting().await;
+    let proxy = Proxy::start("403 Forbidden").await;
+    let config = over_tls(&server, "localhost").with_root(root).with_proxy(&proxy.url);
+    let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
+    assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
+    assert_eq!((server.requests().len(), proxy.asked.lock().unwrap().len()), (0, 1));
+}
+
+#[tokio::test]
+async fn plain_http_goes_through_the_proxy_whole() {
+    let server = Server::always(stream(&saying("Hello"))).await;
+    let config = config(&server).with_base_url("http://localhost:1").with_proxy(server.url());
+    call(&messages(&config, &ManualClock::new())).await.unwrap();
+    assert_eq!(server.requests()[0].line, "POST http://localhost:1/v1/messages HTTP/1.1");
+}

@@ -1,0 +1,75 @@
+use super::*;
+
+fn check(list: &str, target: &str, expected: Listing) {
+    let list: AllowList = list.parse().unwrap();
+    assert_eq!(list.look_up(&Target::parse(target).unwrap()), expected, "{target} on {list}");
+}
+
+#[test]
+fn a_name_allows_itself_on_the_web_ports() {
+    check("example.com", "example.com:443", Listing::Listed);
+    check("Example.COM.", "EXAMPLE.com.:80", Listing::Listed);
+    check("bücher.example", "xn--bcher-kva.example:443", Listing::Listed);
+    check("example.com", "example.com:22", Listing::OtherPorts(vec![80, 443]));
+    check("example.com", "www.example.com:443", Listing::Unlisted);
+    check("example.com", "example.com.evil.org:443", Listing::Unlisted);
+    check("example.com", "evilexample.com:443", Listing::Unlisted);
+    check("", "example.com:443", Listing::Unlisted);
+}
+
+#[test]
+fn a_wildcard_allows_what_lies_below() {
+    check("*.example.com", "a.example.com:443", Listing::Listed);
+    check("*.example.com", "b.a.example.com:80", Listing::Listed);
+    check("*.example.com", "example.com:443", Listing::Unlisted);
+    check("*.example.com", "evilexample.com:443", Listing::Unlisted);
+    check("*.example.com:8443", "a.example.com:443", Listing::OtherPorts(vec![8443]));
+}
+
+#[test]
+fn a_port_allows_only_itself_and_entries_add_up() {
+    check("example.com:8443", "example.com:8443", Listing::Listed);
+    check("example.com:8443", "example.com:443", Listing::OtherPorts(vec![8443]));
+    check("example.com:8443,example.com", "example.com:443", Listing::Listed);
+    check("a.com:22,*.b.com , a.com:21", "a.com:80", Listing::OtherPorts(vec![21, 22]));
+}
+
+#[test]
+fn an_address_is_allowed_only_as_itself_in_any_spelling() {
+    check("1.1.1.1", "1.1.1.1:443", Listing::Listed);
+    check("1.1.1.1", "0x01010101:443", Listing::Listed);
+    check("1.1.1.1", "[::ffff:1.1.1.1]:443", Listing::Listed);
+    check("0x01010101", "1.1.1.1:443", Listing::Listed);
+    check("[2606:4700::1111]:8443", "[2606:4700:0::1111]:8443", Listing::Listed);
+    check("1.1.1.1", "1.1.1.2:443", Listing::Unlisted);
+    check("one.one.one.one", "1.1.1.1:443", Listing::Unlisted);
+}
+
+#[test]
+fn what_is_no_entry_says_how_to_mend_it() {
+    for (text, said) in [
+        ("https://example.com", "without the scheme"),
+        ("example.com/path", "without the scheme and the path"),
+        ("*", "the policy `full`"),
+        ("*.*.com", "only in front"),
+        ("a*.example.com", "only in front"),
+        ("*.1.2.3.4", "only in front"),
+        ("example.com:0", "1 to 65535"),
+        ("example.com:*", "only in front"),
+        ("user@example.com", "user name"),
+        ("2606:4700::1111", "brackets"),
+        ("ex ample.com", "the character ' '"),
+        ("*.", "empty"),
+    ] {
+        let error = text.parse::<AllowEntry>().unwrap_err().to_string();
+        assert!(error.contains(said) && error.starts_with(&format!("`{text}` is no entry")), "{error}");
+        assert!(format!("good.example,{text}").parse::<AllowList>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_list_is_shown_as_it_is_read() {
+    let text = "example.com,*.example.org:8443,1.1.1.1,[::2]:80";
+    assert_eq!(text.parse::<AllowList>().unwrap().to_string(), text);
+    assert_eq!(text.parse::<AllowList>().unwrap().entries().count(), 4);
+}

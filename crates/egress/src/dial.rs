@@ -1,0 +1,84 @@
+//! Making a connection to the first of several checked addresses that takes it.
+//!
+//! Addresses are tried in turn, families alternating, each a little after the one before it or as soon as that one
+//! has failed (RFC 8305, sections 4 and 5); the first to answer wins, and the other attempts are dropped. Dropping
+//! the future drops all of them. It owns no state.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use conjure_base::Clock;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+
+/// How long an attempt has before the next one starts beside it (RFC 8305, section 5).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// A connection to the first of `addresses` that takes it; the error is that of the last one that failed.
+pub(crate) async fn dial(
+    addresses: Vec<SocketAddr>,
+    clock: &dyn Clock,
+) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut waiting = alternating(addresses).into_iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no address");
+    loop {
+        if let Some(address) = waiting.next() {
+            attempts.push(attempt(address));
+        }
+        if attempts.is_empty() {
+            return Err(last);
+        }
+        let head_start = clock.sleep_until(clock.deadline(HEAD_START));
+        tokio::select! {
+            Some(attempted) = attempts.next() => match attempted {
+                Ok(made) => return Ok(made),
+                Err(error) => last = error,
+            },
+            () = head_start, if waiting.len() > 0 => {}
+        }
+    }
+}
+
+async fn attempt(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
+    let stream = TcpStream::connect(address).await?;
+    // Only a matter of delay: a connection without it works.
+    let _ = stream.set_nodelay(true);
+    Ok((stream, address))
+}
+
+/// The addresses with the families alternating, the family of the first one first.
+fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (front, back): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+    let (mut front, mut back) = (front.into_iter(), back.into_iter());
+    let mut all = Vec::with_capacity(front.len() + back.len());
+    loop {
+        let (one, other) = (front.next(), back.next());
+        if one.is_none() && other.is_none() {
+            return all;
+        }
+        all.extend(one.into_iter().chain(other));
+    }
+}
+
+/// Whether `address` is one of this machine's own: a packet to it would have it as the sender, too. Asks the kernel's
+/// routes; nothing is sent.
+pub(crate) fn is_own_address(address: IpAddr) -> bool {
+    let any: SocketAddr = match address {
+        IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        IpAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let sender = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    // No route to it: then it is nobody's that can be reached, and the attempt will say so.
+    sender.is_ok_and(|sender| sender.ip() == address)
+}
+
+#[cfg(test)]
+mod tests;

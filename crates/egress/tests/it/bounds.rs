@@ -1,0 +1,143 @@
+//! The bounds of a connection: each ends it, at its time and not before, and says so.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_egress::{Bounds, Egress, HostName, Policy, Reason, Resolve};
+use futures_util::future::BoxFuture;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::clock::ManualClock;
+use crate::support::{Proxy, Server, egress, expect, hear, limited};
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn timed(policy: Policy) -> (Egress, ManualClock) {
+    let clock = ManualClock::new();
+    (egress(policy).with_clock(Arc::new(clock.clone())), clock)
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_or_not_enough_is_hung_up_on() {
+    for (said, answer) in [
+        (&b""[..], ""),
+        (b"GET http://a/ HT", "HTTP/1.1 408 Request Timeout\r\n"),
+        (&[5], "\u{5}\u{ff}"),
+        (&[5, 1, 0, 5, 1], "\u{5}\0\u{5}\u{1}\0\u{1}\0\0\0\0\0\0"),
+    ] {
+        let (egress, clock) = timed(Policy::Full);
+        let proxy = Proxy::start_with(egress).await;
+        let mut client = TcpStream::connect(proxy.address).await.unwrap();
+        client.write_all(said).await.unwrap();
+        if said.len() > 2 && said[0] == 5 {
+            expect(&mut client, &[5, 0]).await;
+        }
+        clock.move_to(seconds(30)).await;
+        assert_eq!(proxy.recorder.first().await.reason, Reason::RequestTimedOut { waited: seconds(30) });
+        let _ = client.shutdown().await;
+        let heard = hear(&mut client).await;
+        let whole = if said.len() > 2 && said[0] == 5 { format!("\u{5}\0{heard}") } else { heard };
+        assert!(whole.starts_with(answer) && whole.is_empty() == answer.is_empty(), "{said:?}: {whole:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_end_is_refused_at_its_bound() {
+    let proxy = Proxy::start(Policy::Full).await;
+    let endless = format!("GET http://a/ HTTP/1.1\r\nX: {}", "x".repeat(1 << 17));
+    let answer = proxy.ask(endless).await;
+    assert!(answer.starts_with("HTTP/1.1 431 ") && answer.contains("longer than 65536 bytes"), "{answer}");
+    let long = format!("GET http://a/ HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(1 << 16));
+    assert!(proxy.ask(long).await.starts_with("HTTP/1.1 431 "));
+}
+
+#[derive(Debug)]
+struct Silent;
+
+impl Resolve for Silent {
+    fn resolve(&self, _: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_resolver_that_does_not_answer_is_not_waited_for() {
+    let (egress, clock) = timed(limited("good.example"));
+    let proxy = Proxy::start_with(egress.with_resolver(Arc::new(Silent))).await;
+    let (answer, ()) =
+        tokio::join!(proxy.ask("CONNECT good.example:443 HTTP/1.1\r\n\r\n"), clock.move_to(seconds(10)));
+    assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("error=dns_timeout"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_hello_that_trickles_is_refused() {
+    let (server, heard) = Server::saying("", "never").await;
+    let (egress, clock) = timed(limited(server.at("good.example")));
+    let proxy = Proxy::start_with(egress).await;
+    let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
+    tunnel.write_all(&[22, 3, 1, 1]).await.unwrap();
+    clock.move_to(seconds(10)).await;
+    assert_eq!(proxy.recorder.first().await.reason, Reason::HandshakeTimedOut { waited: seconds(10) });
+    expect(&mut tunnel, &[21, 3, 3, 0, 2, 2, 40]).await;
+    assert_eq!(heard.all().concat(), "");
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_moves_is_closed_and_one_that_moves_is_not() {
+    let (server, _) = Server::saying("pong", "ping").await;
+    let (egress, clock) = timed(limited(server.at("good.example")));
+    let proxy = Proxy::start_with(egress).await;
+    let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
+    clock.set(seconds(200));
+    tunnel.write_all(b"ping").await.unwrap();
+    expect(&mut tunnel, b"pong").await;
+    clock.set(seconds(400));
+    clock.is_awaited(seconds(500)).await;
+    tunnel.write_all(b"ping").await.unwrap();
+    expect(&mut tunnel, b"pong").await;
+    clock.set(seconds(500));
+    // Five minutes after the last thing that moved.
+    clock.move_to(seconds(700)).await;
+    assert_eq!(hear(&mut tunnel).await, "");
+    assert!(proxy.reasons().is_empty());
+}
+
+#[tokio::test]
+async fn beyond_its_places_a_connection_waits_and_then_is_told() {
+    let (server, _) = Server::saying("pong", "ping").await;
+    let (egress, clock) = timed(limited(server.at("good.example")));
+    let places = Arc::new(Semaphore::new(1));
+    let proxy = Proxy::start_with(egress.with_places(Arc::clone(&places))).await;
+    let first = proxy.tunnel(&server.at("good.example")).await;
+
+    let request = format!("CONNECT {} HTTP/1.1\r\n\r\n", server.at("good.example"));
+    let (answer, ()) = tokio::join!(proxy.ask(&request), clock.move_to(seconds(10)));
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many connections"), "{answer}");
+
+    // Whoever waits gets the place as soon as it is free.
+    clock.set(seconds(11));
+    let free = async {
+        clock.is_awaited(seconds(21)).await;
+        drop(first);
+    };
+    let at = server.at("good.example");
+    let (mut second, ()) = tokio::join!(proxy.tunnel(&at), free);
+    second.write_all(b"ping").await.unwrap();
+    expect(&mut second, b"pong").await;
+    assert_eq!(proxy.reasons(), [Reason::TooManyConnections]);
+}
+
+#[tokio::test]
+async fn bounds_are_what_the_host_says() {
+    let mut bounds = Bounds::default();
+    bounds.head_bytes = 40;
+    let proxy = Proxy::start_with(egress(Policy::Full).with_bounds(bounds)).await;
+    let answer = proxy.ask(format!("CONNECT {} HTTP/1.1\r\n\r\n", "a".repeat(60))).await;
+    assert!(answer.contains("longer than 40 bytes"), "{answer}");
+}

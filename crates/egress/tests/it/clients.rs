@@ -1,0 +1,288 @@
+//! The clients that people use, pointed at the proxy by the usual variables.
+//!
+//! `curl` and `python3` must be there where `CONJURE_REQUIRE_ORACLES=1` is set; else their absence is said aloud.
+//! Node speaks to proxies by `NODE_USE_ENV_PROXY` since 22.21 and 24.5, and is asked where it is new enough.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use base64::Engine;
+use conjure_egress::{Policy, WebPorts};
+use tokio::process::Command;
+
+use crate::support::{Proxy, Server, authority, egress, limited, tls_server};
+
+struct World {
+    proxy: Proxy,
+    secure: Server,
+    plain: Server,
+    folder: tempfile::TempDir,
+    root: PathBuf,
+}
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
+
+async fn world(policy: impl FnOnce(&[u16]) -> Policy) -> World {
+    let (root, acceptor) = authority(&["good.example", "*.good.example", "other.example"]);
+    let secure = tls_server(acceptor).await;
+    let (plain, _) = Server::saying(HELLO, "\r\n\r\n").await;
+    let ports = WebPorts { http: vec![plain.port], https: vec![secure.port] };
+    let proxy = Proxy::start_with(egress(policy(&[secure.port, plain.port])).with_web_ports(ports)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let encoded = base64::engine::general_purpose::STANDARD.encode(&root);
+    let lines: Vec<&str> =
+        (0..encoded.len()).step_by(64).map(|at| &encoded[at..encoded.len().min(at + 64)]).collect();
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"));
+    let root = folder.path().join("root.pem");
+    std::fs::write(&root, pem).unwrap();
+    World { proxy, secure, plain, folder, root }
+}
+
+fn on_the_list(ports: &[u16]) -> Policy {
+    let entries: Vec<String> =
+        ports.iter().map(|port| format!("good.example:{port},*.good.example:{port}")).collect();
+    limited(entries.join(","))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the clients are programs of the test, not of a sandbox")]
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for name in [
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    ] {
+        command.env_remove(name);
+    }
+    command.kill_on_drop(true);
+    command
+}
+
+/// Whether `program --version` runs.
+#[expect(clippy::disallowed_methods, reason = "the test's own setting, declared at the top of this file")]
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+async fn is_there(program: &str) -> bool {
+    if command(program).arg("--version").output().await.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    let message = format!("`{program}` is not there: install it");
+    assert!(std::env::var("CONJURE_REQUIRE_ORACLES").as_deref() != Ok("1"), "{message}");
+    eprintln!("SKIPPED: {message}");
+    false
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl World {
+    fn proxy(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.proxy.address)
+    }
+
+    async fn curl(&self, arguments: &[&str]) -> Output {
+        let mut curl = command("curl");
+        curl.args(["--silent", "--show-error", "--max-time", "20", "--cacert"]).arg(&self.root);
+        curl.args(arguments).output().await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn curl_reaches_what_is_allowed_by_every_protocol() {
+    if !is_there("curl").await {
+        return;
+    }
+    let world = world(on_the_list).await;
+    let secure = format!("https://{}/", world.secure.at("good.example"));
+    let below = format!("https://{}/", world.secure.at("www.good.example"));
+    let plain = format!("http://{}/", world.plain.at("good.example"));
+    for scheme in ["http", "socks5h"] {
+        let proxy = world.proxy(scheme);
+        for (url, expected) in
+            [(&secure, "hello over TLS"), (&below, "hello over TLS"), (&plain, "hello, all")]
+        {
+            let output = world.curl(&["--proxy", &proxy, url]).await;
+            assert_eq!(said(&output), expected, "{scheme} {url}");
+        }
+        let output = world.curl(&["--proxy", &proxy, "--proxytunnel", &plain]).await;
+        assert_eq!(said(&output), "hello, all", "{scheme}");
+    }
+    let output = world
+        .curl(&[
+            "--proxy",
+            &world.proxy("http"),
+            "--data-binary",
+            "@/etc/passwd",
+            "-H",
+            "Expect: 100-continue",
+            &plain,
+        ])
+        .await;
+    assert_eq!(said(&output), "hello, all");
+    assert!(world.proxy.reasons().is_empty(), "{:?}", world.proxy.reasons());
+}
+
+#[tokio::test]
+async fn curl_is_told_why_it_is_refused() {
+    if !is_there("curl").await {
+        return;
+    }
+    let world = world(on_the_list).await;
+    let http = world.proxy("http");
+    let port = world.secure.port;
+    let connect = ["--proxy", &http, "--output", "/dev/null", "--write-out", "%{http_connect}"];
+    for host in ["other.example", "127.0.0.1", "0x7f.1", "[::1]", "169.254.169.254"] {
+        let url = format!("https://{host}:{port}/");
+        let output = world.curl(&[&connect[..], &[&url]].concat()).await;
+        assert_eq!(output.status.code(), Some(56), "{host}: {}", said(&output));
+        assert!(said(&output).starts_with("403"), "{host}: {}", said(&output));
+        let plain = world.curl(&["--proxy", &http, &url.replacen("https", "http", 1)]).await;
+        assert!(said(&plain).contains("was refused: "), "{host}: {}", said(&plain));
+        let socks = world.curl(&["--proxy", &world.proxy("socks5h"), &url]).await;
+        assert_eq!(socks.status.code(), Some(97), "{host}: {}", said(&socks));
+    }
+    // Asking the proxy for one name and the server for another.
+    let fronting = format!("::{}", world.secure.at("good.example"));
+    let url = format!("https://{}/", world.secure.at("other.example"));
+    let output = world.curl(&["--proxy", &http, "--connect-to", &fronting, &url]).await;
+    assert_eq!(output.status.code(), Some(35), "{}", said(&output));
+    assert!(said(&output).contains("unrecognized name"), "{}", said(&output));
+}
+
+#[tokio::test]
+async fn a_redirect_leads_nowhere_that_is_not_allowed() {
+    if !is_there("curl").await {
+        return;
+    }
+    let (target, heard) = Server::saying(HELLO, "\r\n\r\n").await;
+    for host in ["evil.example", "127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "169.254.169.254"] {
+        let location = format!("http://{host}:{}/", target.port);
+        let answer = format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+        let (server, _) = Server::saying(answer.leak(), "\r\n\r\n").await;
+        let world = world(|_| limited(server.at("good.example"))).await;
+        for scheme in ["http", "socks5h"] {
+            let url = format!("http://{}/", server.at("good.example"));
+            let output = world.curl(&["--proxy", &world.proxy(scheme), "--location", &url]).await;
+            let refused = if scheme == "http" {
+                said(&output).contains("was refused")
+            } else {
+                output.status.code() == Some(97)
+            };
+            assert!(refused, "{scheme} {host}: {}", said(&output));
+        }
+    }
+    assert!(heard.all().is_empty());
+}
+
+const PYTHON: &str = r#"
+import ssl, sys, urllib.request, urllib.error
+context = ssl.create_default_context(cafile=sys.argv[1])
+opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+for url in sys.argv[2:]:
+    try:
+        print(opener.open(url, timeout=20).read().decode().splitlines()[0])
+    except urllib.error.HTTPError as error:
+        print(error.code, error.read().decode().splitlines()[0])
+    except OSError as error:
+        print(error)
+"#;
+
+#[tokio::test]
+async fn pythons_urllib_is_served() {
+    if !is_there("python3").await {
+        return;
+    }
+    let world = world(on_the_list).await;
+    let urls = [
+        format!("https://{}/", world.secure.at("good.example")),
+        format!("http://{}/", world.plain.at("good.example")),
+        format!("https://{}/", world.secure.at("other.example")),
+        format!("http://{}/", world.plain.at("other.example")),
+    ];
+    let proxy = world.proxy("http");
+    let mut python = command("python3");
+    python.arg("-c").arg(PYTHON).arg(&world.root).args(&urls);
+    let output = python.env("HTTP_PROXY", &proxy).env("HTTPS_PROXY", &proxy).output().await.unwrap();
+    let said = said(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{said}");
+    assert_eq!(lines[2], "<urlopen error Tunnel connection failed: 403 Forbidden>", "{said}");
+    let refused = format!(
+        "403 conjure: `{}` was refused: the name is not on the list of allowed hosts",
+        world.plain.at("other.example")
+    );
+    assert_eq!(lines[3], refused, "{said}");
+}
+
+const NODE: &str = r"
+const say = (url) => fetch(url).then((answer) => answer.text(), (error) => `failed: ${error.cause ?? error}`);
+(async () => { for (const url of process.argv.slice(1)) console.log((await say(url)).split('\n')[0]); })();
+";
+
+/// Whether Node knows the variable.
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+async fn node_is_new_enough() -> bool {
+    let version = command("node").arg("--version").output().await;
+    let version = version.map(|output| said(&output)).unwrap_or_default();
+    let mut numbers =
+        version.trim().trim_start_matches('v').split('.').filter_map(|number| number.parse::<u32>().ok());
+    let known = match (numbers.next(), numbers.next()) {
+        (Some(22), Some(minor)) => minor >= 21,
+        (Some(24), Some(minor)) => minor >= 5,
+        (Some(major), _) => major > 24,
+        _ => false,
+    };
+    if !known {
+        eprintln!("SKIPPED: no `node` that knows NODE_USE_ENV_PROXY (22.21, 24.5), but {version:?}");
+    }
+    known
+}
+
+#[tokio::test]
+async fn nodes_fetch_is_served() {
+    if !node_is_new_enough().await {
+        return;
+    }
+    let world = world(on_the_list).await;
+    let proxy = world.proxy("http");
+    let mut node = command("node");
+    node.arg("-e").arg(NODE).args([
+        format!("https://{}/", world.secure.at("good.example")),
+        format!("http://{}/", world.plain.at("good.example")),
+        format!("https://{}/", world.secure.at("other.example")),
+    ]);
+    node.env("NODE_USE_ENV_PROXY", "1").env("HTTP_PROXY", &proxy).env("HTTPS_PROXY", &proxy);
+    let output = node.env("NODE_EXTRA_CA_CERTS", &world.root).output().await.unwrap();
+    let said = said(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{said}");
+    assert!(lines[2].starts_with("failed: "), "{said}");
+}
+
+#[tokio::test]
+async fn git_is_served_over_tls_and_told_why_not() {
+    if !is_there("git").await {
+        return;
+    }
+    let world = world(on_the_list).await;
+    let ask = async |host: &str| {
+        let mut git = command("git");
+        git.current_dir(world.folder.path())
+            .env("HTTPS_PROXY", world.proxy("http"))
+            .env("GIT_SSL_CAINFO", Path::new(&world.root));
+        git.env("GIT_TERMINAL_PROMPT", "0")
+            .args(["ls-remote", &format!("https://{}/repository", world.secure.at(host))]);
+        said(&git.output().await.unwrap())
+    };
+    // The server is no repository, but it is reached, and that over TLS.
+    let reached = ask("good.example").await;
+    assert!(!reached.contains("fatal: unable to access"), "{reached}");
+    assert!(!world.proxy.recorder.connected().is_empty() && world.proxy.reasons().is_empty());
+    let refused = ask("other.example").await;
+    assert!(refused.contains("CONNECT tunnel failed, response 403"), "{refused}");
+}

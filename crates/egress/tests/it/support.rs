@@ -1,0 +1,251 @@
+//! A proxy on a socket, servers behind it, and clients that say exactly what a test tells them.
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use conjure_egress::{AddressPolicy, Egress, FixedResolver, Observe, Policy, Reason, Refusal, Target};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+/// The address that the tests allow besides public ones.
+pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Notes what it is told.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    refusals: watch::Sender<Vec<Refusal>>,
+    connected: Mutex<Vec<(String, SocketAddr)>>,
+}
+
+impl Recorder {
+    pub(crate) fn refusals(&self) -> Vec<Refusal> {
+        self.refusals.borrow().clone()
+    }
+
+    /// The first refusal, waiting for it if there is none yet.
+    pub(crate) async fn first(&self) -> Refusal {
+        let mut refusals = self.refusals.subscribe();
+        refusals.wait_for(|refusals| !refusals.is_empty()).await.unwrap()[0].clone()
+    }
+
+    pub(crate) fn connected(&self) -> Vec<(String, SocketAddr)> {
+        self.connected.lock().unwrap().clone()
+    }
+}
+
+impl Observe for Recorder {
+    fn refused(&self, refusal: &Refusal) {
+        self.refusals.send_modify(|refusals| refusals.push(refusal.clone()));
+    }
+
+    fn connected(&self, target: &Target, address: SocketAddr) {
+        self.connected.lock().unwrap().push((target.to_string(), address));
+    }
+}
+
+/// A proxy that serves on loopback until it is dropped.
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    pub(crate) recorder: Arc<Recorder>,
+    _tasks: JoinSet<()>,
+}
+
+impl Proxy {
+    /// A proxy under `policy`, for which `good.example` and what lies below it are on loopback.
+    pub(crate) async fn start(policy: Policy) -> Self {
+        Self::start_with(egress(policy)).await
+    }
+
+    pub(crate) async fn start_with(egress: Egress) -> Self {
+        let recorder = Arc::new(Recorder { refusals: watch::Sender::default(), connected: Mutex::default() });
+        let egress = egress.with_observer(Arc::clone(&recorder) as Arc<dyn Observe>);
+        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let egress = egress.clone();
+                connections.spawn(async move { egress.serve(stream).await });
+            }
+        });
+        Self { address, recorder, _tasks: tasks }
+    }
+
+    /// Says `bytes` and no more, and hears what is said until the proxy hangs up.
+    pub(crate) async fn ask(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // A refusal may be said before all was read.
+        let _ = stream.write_all(bytes.as_ref()).await;
+        let _ = stream.shutdown().await;
+        hear(&mut stream).await
+    }
+
+    /// A tunnel to `target`, as `CONNECT` opens it.
+    pub(crate) async fn tunnel(&self, target: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+        expect(&mut stream, b"HTTP/1.1 200 Connection established\r\n\r\n").await;
+        stream
+    }
+
+    pub(crate) fn reasons(&self) -> Vec<Reason> {
+        self.recorder.refusals().into_iter().map(|refusal| refusal.reason).collect()
+    }
+}
+
+/// What the tests change little of.
+pub(crate) fn egress(policy: Policy) -> Egress {
+    Egress::new(policy)
+        .with_resolver(Arc::new(resolver()))
+        .with_addresses(AddressPolicy::public_only().allow_addresses([LOOPBACK.into()]))
+}
+
+pub(crate) fn resolver() -> FixedResolver {
+    ["good.example", "www.good.example", "other.example"]
+        .into_iter()
+        .fold(FixedResolver::new(), |resolver, name| resolver.with(name.parse().unwrap(), [LOOPBACK]))
+}
+
+/// A policy that allows these entries.
+pub(crate) fn limited(list: impl AsRef<str>) -> Policy {
+    Policy::Limited(list.as_ref().parse().unwrap())
+}
+
+/// What is said until the other side hangs up, or is gone.
+pub(crate) async fn hear(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut heard = Vec::new();
+    let _ = stream.read_to_end(&mut heard).await;
+    heard.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// Reads exactly `bytes`.
+pub(crate) async fn expect(stream: &mut (impl tokio::io::AsyncRead + Unpin), bytes: &[u8]) {
+    let mut heard = vec![0; bytes.len()];
+    stream.read_exact(&mut heard).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&heard), String::from_utf8_lossy(bytes));
+}
+
+/// A server on loopback that hands each connection to `serve`, until it is dropped.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    pub(crate) async fn start<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                connections.spawn(serve(stream));
+            }
+        });
+        Self { port, _tasks: tasks }
+    }
+
+    /// A server that notes all that it hears, and says `answer` when what it heard ends with `end`. It reads on and
+    /// hangs up with the other side.
+    pub(crate) async fn saying(answer: &'static str, end: &'static str) -> (Self, Heard) {
+        let heard = Heard::default();
+        let noted = heard.clone();
+        let server = Self::start(move |stream| {
+            let noted = noted.clone();
+            async move { noted.serve(stream, answer, end).await }
+        })
+        .await;
+        (server, heard)
+    }
+
+    pub(crate) fn at(&self, host: &str) -> String {
+        format!("{host}:{}", self.port)
+    }
+}
+
+/// What a server has heard, by connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heard(Arc<watch::Sender<Vec<String>>>);
+
+impl Heard {
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.borrow().clone()
+    }
+
+    async fn serve(&self, mut stream: TcpStream, answer: &str, end: &str) {
+        let at = {
+            let mut at = 0;
+            self.0.send_modify(|heard| {
+                at = heard.len();
+                heard.push(String::new());
+            });
+            at
+        };
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            let piece: String = buffer[..count].iter().map(|byte| char::from(*byte)).collect();
+            self.0.send_modify(|heard| heard[at].push_str(&piece));
+            let has_ended = self.0.borrow()[at].ends_with(end);
+            if has_ended {
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    }
+}
+
+/// An authority that nobody trusts, and what accepts for `names` in its name.
+pub(crate) fn authority(names: &[&str]) -> (CertificateDer<'static>, TlsAcceptor) {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let root = params.self_signed(&key).unwrap().der().clone();
+    let authority = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    // Whoever bears the name of its authority looks self-signed.
+    params.distinguished_name = DistinguishedName::new();
+    params.use_authority_key_identifier_extension = true;
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+        )
+        .unwrap();
+    (root, TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A server that speaks HTTP over TLS and answers every request with `hello over TLS`.
+pub(crate) async fn tls_server(acceptor: TlsAcceptor) -> Server {
+    Server::start(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let Ok(byte) = stream.read_u8().await else { return };
+                request.push(byte);
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\nhello over TLS";
+            let _ = stream.write_all(answer).await;
+            let _ = stream.shutdown().await;
+        }
+    })
+    .await
+}

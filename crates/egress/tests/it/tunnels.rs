@@ -1,0 +1,119 @@
+//! What a tunnel carries: everything, in both directions, ends included, and not more than is taken.
+
+use conjure_egress::Policy;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{Proxy, Server, egress, expect, hear, limited};
+
+/// Sends back what it hears, and says a last word when the other side has ended.
+async fn echo() -> Server {
+    Server::start(|mut stream: TcpStream| async move {
+        let (mut reader, mut writer) = stream.split();
+        if tokio::io::copy(&mut reader, &mut writer).await.is_ok() {
+            let _ = writer.write_all(b"bye").await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_end_of_one_direction_is_passed_on_and_does_not_end_the_other() {
+    let server = echo().await;
+    let proxy = Proxy::start(limited(server.at("good.example"))).await;
+    let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
+    tunnel.write_all(b"hello").await.unwrap();
+    expect(&mut tunnel, b"hello").await;
+    tunnel.shutdown().await.unwrap();
+    assert_eq!(hear(&mut tunnel).await, "bye");
+}
+
+#[tokio::test]
+async fn the_servers_end_is_passed_on_while_the_client_goes_on() {
+    let (done, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let server = Server::start(move |mut stream: TcpStream| {
+        let done = done.clone();
+        async move {
+            stream.write_all(b"over").await.unwrap();
+            stream.shutdown().await.unwrap();
+            done.send(hear(&mut stream).await).unwrap();
+        }
+    })
+    .await;
+    let proxy = Proxy::start(limited(server.at("good.example"))).await;
+    let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
+    // The server may speak first; the client only listens so far.
+    assert_eq!(hear(&mut tunnel).await, "over");
+    tunnel.write_all(b"and out").await.unwrap();
+    tunnel.shutdown().await.unwrap();
+    assert_eq!(heard.recv().await.unwrap(), "and out");
+}
+
+#[tokio::test]
+async fn socks_opens_the_same_tunnel() {
+    let server = echo().await;
+    let proxy = Proxy::start(limited(server.at("good.example"))).await;
+    let port = server.port.to_be_bytes();
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    stream.write_all(&[5, 2, 2, 0]).await.unwrap();
+    expect(&mut stream, &[5, 0]).await;
+    // One byte at a time, and what the client says before it is answered is not lost.
+    for byte in [&[5, 1, 0, 3, 12][..], b"Good.Example", &port, b"early"].concat() {
+        stream.write_all(&[byte]).await.unwrap();
+    }
+    expect(&mut stream, &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+    expect(&mut stream, b"early").await;
+    stream.shutdown().await.unwrap();
+    assert_eq!(hear(&mut stream).await, "bye");
+}
+
+#[tokio::test]
+async fn what_follows_a_connect_at_once_is_not_lost() {
+    let server = echo().await;
+    let proxy = Proxy::start(limited(server.at("good.example"))).await;
+    let heard = proxy.ask(format!("CONNECT {} HTTP/1.1\r\n\r\nearly", server.at("good.example"))).await;
+    assert_eq!(heard, "HTTP/1.1 200 Connection established\r\n\r\nearlybye");
+}
+
+#[tokio::test]
+async fn many_megabytes_arrive_intact_in_both_directions_at_once() {
+    const SIZE: usize = 16 << 20;
+    let server = echo().await;
+    let proxy = Proxy::start(Policy::Full).await;
+    let (mut reader, mut writer) = proxy.tunnel(&server.at("good.example")).await.into_split();
+    let piece: Vec<u8> = (0..65_521_u32).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    let send = async {
+        let mut left = SIZE;
+        while left > 0 {
+            let count = left.min(piece.len());
+            writer.write_all(&piece[..count]).await.unwrap();
+            left -= count;
+        }
+        writer.shutdown().await.unwrap();
+    };
+    let receive = async {
+        let mut heard = Vec::with_capacity(SIZE + 3);
+        reader.read_to_end(&mut heard).await.unwrap();
+        heard
+    };
+    let ((), heard) = tokio::join!(send, receive);
+    assert_eq!(heard.len(), SIZE + 3);
+    assert!(heard[..SIZE].chunks(piece.len()).all(|chunk| chunk == &piece[..chunk.len()]));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_on_the_upload_is_still_heard() {
+    let server = Server::start(|mut stream: TcpStream| async move {
+        expect(&mut stream, b"x").await;
+        stream.write_all(b"enough").await.unwrap();
+        // It reads no more, so that what comes is answered by a reset, once it is gone.
+        stream.shutdown().await.unwrap();
+        let mut rest = [0; 1];
+        let _ = stream.peek(&mut rest).await;
+    })
+    .await;
+    let proxy = Proxy::start_with(egress(Policy::Full)).await;
+    let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
+    tunnel.write_all(b"x").await.unwrap();
+    assert_eq!(hear(&mut tunnel).await, "enough");
+}

@@ -1,0 +1,56 @@
+//! Closing the guest in: once, at the greeting, before the first command. All that it starts inherits it, at no cost
+//! for a call, and nothing undoes it. What the machine does not have is told, and is the host's to judge.
+
+use conjure_guest::protocol::{Access, FileRule, Hello, InForce, RulesInForce, SyscallRule};
+
+use crate::sys;
+
+use super::{landlock, syscalls};
+
+/// Puts the rules of the greeting in force. The folders of the greeting must be open already.
+pub(crate) fn close(hello: &Hello) -> RulesInForce {
+    let rules = &hello.rules;
+    let mut in_force = RulesInForce::default();
+    if rules.syscalls == SyscallRule::Open && rules.files == FileRule::Open {
+        return in_force;
+    }
+    if let Err(errno) = rustix::thread::set_no_new_privs(true) {
+        let reason = format!("new privileges cannot be given up ({errno})");
+        in_force.syscalls = asked(rules.syscalls == SyscallRule::Guarded, Err(reason.clone()));
+        in_force.files = asked(rules.files != FileRule::Open, Err(reason));
+        return in_force;
+    }
+    if let FileRule::Only(files) = &rules.files {
+        let roots = hello.roots.iter().map(|root| (root.path.as_str(), root.access == Access::ReadWrite));
+        // The guest itself writes there.
+        let spill = hello.spill_dir.iter().map(|path| (path.as_str(), true));
+        let closed = landlock::close(files, roots.chain(spill));
+        in_force.landlock_abi = *closed.as_ref().unwrap_or(&0);
+        in_force.files = asked(true, closed.map(drop));
+    }
+    // Last, since it refuses what comes before it.
+    if rules.syscalls == SyscallRule::Guarded {
+        // File systems ask for keys on behalf of whoever uses them; these are nobody's.
+        let _ = sys::join_new_keyring();
+        in_force.syscalls = asked(true, filter());
+    }
+    in_force
+}
+
+fn filter() -> Result<(), String> {
+    let guest = rustix::process::getpid().as_raw_nonzero().get();
+    let Some(program) = syscalls::filter(guest) else {
+        return Err("there is no filter of system calls for this architecture".to_owned());
+    };
+    sys::filter_syscalls(&program).map_err(|errno| {
+        format!("the kernel takes no filter of system calls ({errno}); it needs CONFIG_SECCOMP_FILTER")
+    })
+}
+
+fn asked(is_asked: bool, closed: Result<(), String>) -> InForce {
+    match closed {
+        _ if !is_asked => InForce::NotAsked,
+        Ok(()) => InForce::Yes,
+        Err(reason) => InForce::No(reason),
+    }
+}

@@ -1,0 +1,133 @@
+//! Which files can be opened, kept by Landlock: a second wall behind the mounts of a sandbox, and the first where there
+//! are none. What is granted is granted to the guest, too, which therefore needs what it needs itself: see [`close`].
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use conjure_guest::protocol::FileRules;
+
+use crate::sys;
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const REMOVE_DIR: u64 = 1 << 4;
+const REMOVE_FILE: u64 = 1 << 5;
+const MAKE_CHAR: u64 = 1 << 6;
+const MAKE_DIR: u64 = 1 << 7;
+const MAKE_REG: u64 = 1 << 8;
+const MAKE_SOCK: u64 = 1 << 9;
+const MAKE_FIFO: u64 = 1 << 10;
+const MAKE_BLOCK: u64 = 1 << 11;
+const MAKE_SYM: u64 = 1 << 12;
+const REFER: u64 = 1 << 13;
+const TRUNCATE: u64 = 1 << 14;
+const IOCTL_DEV: u64 = 1 << 15;
+
+const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
+/// All but making devices, which commands may nowhere.
+const WRITE: u64 = READ
+    | WRITE_FILE
+    | REMOVE_DIR
+    | REMOVE_FILE
+    | MAKE_DIR
+    | MAKE_REG
+    | MAKE_SOCK
+    | MAKE_FIFO
+    | MAKE_SYM
+    | REFER
+    | TRUNCATE;
+const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEV;
+/// What can be had on something that is no folder.
+const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+
+const SCOPE_ABSTRACT_SOCKETS: u64 = 1;
+
+/// The first version that can tell apart what renames a file into another folder. Before, that is refused everywhere,
+/// and too many programs do it.
+const LEAST_ABI: u32 = 2;
+
+/// All rights that are known here. What is handled and granted to nobody, nobody may: making devices.
+const ALL: u64 = WRITE | MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV;
+
+/// The rights that a version knows. What is not handled is not refused.
+fn handled(abi: u32) -> u64 {
+    let later = [(2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)];
+    later.iter().filter(|(version, _)| abi < *version).fold(ALL, |rights, (_, unknown)| rights & !unknown)
+}
+
+/// What is handled besides. Signals are not scoped: a later command must be able to end what an earlier one left
+/// running.
+fn scoped(abi: u32) -> u64 {
+    if abi >= 6 { SCOPE_ABSTRACT_SOCKETS } else { 0 }
+}
+
+/// Refuses this process and all that it starts every file but those of `rules`, of the folders `roots` (path, and
+/// whether they may be changed), and of what programs cannot be started or supervised without: the names in `/`, and
+/// `/proc`. Returns the version of Landlock, or why it cannot be had.
+pub(super) fn close<'a>(
+    rules: &'a FileRules,
+    roots: impl Iterator<Item = (&'a str, bool)>,
+) -> Result<u32, String> {
+    let abi = match sys::landlock_abi() {
+        Ok(abi) => abi,
+        Err(Errno::NOSYS) => {
+            return Err("the kernel has no Landlock; Linux 5.19 or later is needed".to_owned());
+        }
+        Err(Errno::OPNOTSUPP) => {
+            return Err(
+                "Landlock is switched off; add `landlock` to `lsm=` of the kernel's command line".to_owned()
+            );
+        }
+        Err(errno) => return Err(format!("the kernel does not tell its version of Landlock ({errno})")),
+    };
+    if abi < LEAST_ABI {
+        return Err(format!(
+            "the kernel's Landlock is version {abi}; {LEAST_ABI} is needed, Linux 5.19 or later"
+        ));
+    }
+    let handled = handled(abi);
+    let ruleset = sys::landlock_ruleset(handled, scoped(abi))
+        .map_err(|errno| format!("Landlock takes no rules ({errno})"))?;
+    let roots = roots.map(|(path, is_writable)| (path, if is_writable { WRITE } else { READ }));
+    let listed = [(&rules.read, READ), (&rules.write, WRITE), (&rules.devices, DEVICE)];
+    let listed =
+        listed.into_iter().flat_map(|(paths, rights)| paths.iter().map(move |path| (path.as_str(), rights)));
+    for (path, rights) in [("/", READ_DIR), ("/proc", READ)].into_iter().chain(roots).chain(listed) {
+        allow(&ruleset, path, rights & handled)
+            .map_err(|errno| format!("Landlock cannot grant `{path}` ({errno})"))?;
+    }
+    sys::landlock_restrict(ruleset.as_fd())
+        .map_err(|errno| format!("Landlock cannot be switched on ({errno})"))?;
+    Ok(abi)
+}
+
+/// Grants rights on a path. One that is not there, or cannot be reached, grants nothing and needs nothing.
+fn allow(ruleset: &OwnedFd, path: &str, rights: u64) -> Result<(), Errno> {
+    let beneath = match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(beneath) => beneath,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    let stat = rustix::fs::fstat(&beneath)?;
+    let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
+    let rights = if is_folder { rights } else { rights & OF_FILES };
+    sys::landlock_allow(ruleset.as_fd(), beneath.as_fd(), rights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_those_that_the_version_knows() {
+        assert_eq!(handled(1), 0x1fff);
+        assert_eq!(handled(2), 0x3fff);
+        assert_eq!(handled(4), 0x7fff);
+        assert_eq!(handled(7), 0xffff);
+        assert_eq!((scoped(5), scoped(6)), (0, 1));
+    }
+}

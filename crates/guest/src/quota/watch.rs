@@ -1,0 +1,330 @@
+//! The watch over a folder's quota: the guest's side.
+//!
+//! State: what was measured last, and a measurement under way. A crash of the guest ends what runs, and with it the need.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+use rustix::time::{ClockId, clock_gettime};
+
+use conjure_guest::protocol::{DiskUsage, Quota, QuotaExcess};
+
+use super::measure::measure;
+use super::schedule::Schedule;
+use crate::exec::Writing;
+use crate::job::{Got, pipe_from_child, read};
+use crate::sys;
+
+/// What a folder that takes too much may take more, of either, before what runs is ended again: programs that remove
+/// files make some, too.
+const SLACK: DiskUsage = DiskUsage { bytes: 256 * 1024, inodes: 16 };
+
+/// How fast a disk is filled at most, in bytes for each millisecond: so often the free space is looked at.
+const FASTEST: u64 = 2 * 1024 * 1024;
+
+/// The free space is looked at no more often, and no less while something runs.
+const LOOK_SOONEST: Duration = Duration::from_millis(5);
+const LOOK_LATEST: Duration = Duration::from_millis(100);
+
+/// Twice the quota, or so much more than it, is beyond help: nothing is run any more. What runs is ended long before,
+/// but each program can add a little before it is.
+const BEYOND: DiskUsage = DiskUsage { bytes: 1 << 30, inodes: 100_000 };
+
+/// When so many measurements in a row failed, they are being prevented.
+const FAILURES_MAX: u32 = 8;
+
+/// A measurement's result, as the child writes it: bytes, inodes, nanoseconds of processor time.
+const RESULT: usize = 24;
+
+/// Watches over the quota of one folder.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    quota: Quota,
+    folder: OwnedFd,
+    schedule: Schedule,
+    /// `None` before the first measurement.
+    used: Option<DiskUsage>,
+    state: State,
+    /// Whether something may have changed since the last measurement began.
+    is_stale: bool,
+    /// The free space of the file system when the last measurement began.
+    free: Option<Free>,
+    next_look: Duration,
+    child: Option<Measuring>,
+    failures: u32,
+}
+
+/// How the folder stands to its quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It takes no more.
+    Within,
+    /// It was found to take more, and what ran is being ended: what is there then is for the next measurement.
+    Crossed,
+    /// It takes more. The least that it took since it was measured after that.
+    Over(DiskUsage),
+}
+
+/// A measurement under way.
+#[derive(Debug)]
+struct Measuring {
+    pid: Pid,
+    result_from: OwnedFd,
+    result: Vec<u8>,
+}
+
+/// Free space of a file system.
+#[derive(Debug, Clone, Copy)]
+struct Free {
+    bytes: u64,
+    /// `None` where the file system makes inodes as it needs them.
+    inodes: Option<u64>,
+}
+
+/// How much may still be written, by a file operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    /// Beneath this folder, an absolute path.
+    pub(crate) path: String,
+    /// So much.
+    pub(crate) left: DiskUsage,
+    /// What it takes now, for messages.
+    pub(crate) now: QuotaExcess,
+}
+
+impl Watch {
+    /// A watch over an existing folder.
+    pub(crate) fn new(quota: Quota, now: Duration) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(quota.path.as_str(), flags, Mode::empty())?;
+        Ok(Self {
+            quota,
+            folder,
+            schedule: Schedule::new(now),
+            used: None,
+            state: State::Within,
+            is_stale: true,
+            free: None,
+            next_look: now,
+            child: None,
+            failures: 0,
+        })
+    }
+
+    /// Whether programs that are started now may write.
+    pub(crate) fn writing(&self) -> Writing {
+        if self.state == State::Within { Writing::Allowed } else { Writing::Forbidden }
+    }
+
+    /// Whether it takes so much that nothing may be run in it, and how much.
+    pub(crate) fn is_beyond(&self) -> Option<QuotaExcess> {
+        let used = self.used.filter(|used| !used.is_within(&beyond(self.quota.allowed)))?;
+        Some(QuotaExcess { used, allowed: self.quota.allowed })
+    }
+
+    /// How much a file operation may write.
+    pub(crate) fn room(&self) -> Room {
+        let (used, allowed) = (self.used.unwrap_or_default(), self.quota.allowed);
+        let left = DiskUsage {
+            bytes: allowed.bytes.saturating_sub(used.bytes),
+            inodes: allowed.inodes.saturating_sub(used.inodes),
+        };
+        Room { path: self.quota.path.clone(), left, now: QuotaExcess { used, allowed } }
+    }
+
+    /// A file operation wrote so much. It is also measured, soon.
+    pub(crate) fn wrote(&mut self, more: DiskUsage) {
+        self.is_stale = true;
+        if let Some(used) = &mut self.used {
+            used.bytes = used.bytes.saturating_add(more.bytes);
+            used.inodes = used.inodes.saturating_add(more.inodes);
+        }
+    }
+
+    /// Where the measurement under way tells its result.
+    pub(crate) fn result_from(&self) -> Option<BorrowedFd<'_>> {
+        self.child.as_ref().map(|child| child.result_from.as_fd())
+    }
+
+    /// When to look again, if nothing happens before. `is_busy`: whether anything runs that could write.
+    pub(crate) fn next_look(&self, is_busy: bool) -> Option<Duration> {
+        if self.child.is_some() || !(is_busy || self.is_stale) {
+            return None;
+        }
+        Some(if is_busy { self.next_look.max(self.schedule.early()) } else { self.schedule.regular() })
+    }
+
+    /// Begins a measurement if one is due. Its child, which the caller has to reap.
+    pub(crate) fn look(&mut self, now: Duration, is_busy: bool) -> Option<Pid> {
+        self.is_stale |= is_busy;
+        if self.next_look(is_busy).is_none_or(|next| now < next) {
+            return None;
+        }
+        let margin = self.margin();
+        let pause = Duration::from_millis(margin.bytes / FASTEST);
+        self.next_look = now + pause.clamp(LOOK_SOONEST, LOOK_LATEST);
+        let is_due = match self.lost() {
+            // Where something is lost, it need not be to this folder.
+            Some(lost) => {
+                let has_reason = !is_busy || lost != DiskUsage::default() || now >= self.schedule.seldom();
+                !lost.is_within(&margin) || now >= self.schedule.regular() && has_reason
+            }
+            None => now >= self.schedule.regular(),
+        };
+        if is_due { self.begin(now, is_busy) } else { None }
+    }
+
+    /// What the file system has less of than when the last measurement began; `None` where it does not tell.
+    fn lost(&self) -> Option<DiskUsage> {
+        let (before, free) = (self.free?, self.free()?);
+        Some(DiskUsage {
+            bytes: before.bytes.saturating_sub(free.bytes),
+            inodes: before.inodes?.saturating_sub(free.inodes?),
+        })
+    }
+
+    /// How much more it may take before what runs is ended.
+    fn margin(&self) -> DiskUsage {
+        let used = self.used.unwrap_or_default();
+        let most = match self.state {
+            State::Within => self.quota.allowed,
+            State::Crossed => used,
+            State::Over(least) => plus(least, SLACK),
+        };
+        DiskUsage {
+            bytes: most.bytes.saturating_sub(used.bytes),
+            inodes: most.inodes.saturating_sub(used.inodes),
+        }
+    }
+
+    fn free(&self) -> Option<Free> {
+        let stat = rustix::fs::fstatvfs(&self.folder).ok()?;
+        let inodes = (stat.f_files > 0).then_some(stat.f_ffree);
+        Some(Free { bytes: stat.f_bfree.saturating_mul(stat.f_frsize), inodes })
+    }
+
+    fn begin(&mut self, now: Duration, is_busy: bool) -> Option<Pid> {
+        // Taken before: what is written while the measurement goes on counts as lost since.
+        self.free = self.free();
+        let enough = beyond(self.quota.allowed);
+        let guest = rustix::process::getpid();
+        let started = pipe_from_child().ok().and_then(|(result_from, result_to)| {
+            let descriptors = [self.folder.as_fd(), result_to.as_fd()];
+            let pid = sys::fork(&descriptors, |owned| run(owned, guest, enough)).ok()?;
+            Some(Measuring { pid, result_from, result: Vec::new() })
+        });
+        // Without processes or memory to be had, nobody writes much either; it is tried again soon.
+        let Some(child) = started else {
+            self.schedule.spend(now, Duration::ZERO);
+            return None;
+        };
+        self.is_stale = is_busy;
+        let pid = child.pid;
+        self.child = Some(child);
+        Some(pid)
+    }
+
+    /// The measurement under way has something to tell, or has ended. What ran must be ended when the quota is exceeded.
+    pub(crate) fn ready(&mut self, now: Duration) -> Option<QuotaExcess> {
+        let child = self.child.as_mut()?;
+        let mut piece = [0; RESULT];
+        loop {
+            match read(&child.result_from, &mut piece) {
+                Got::Bytes(length) => child.result.extend_from_slice(piece.get(..length).unwrap_or_default()),
+                Got::Nothing => return None,
+                Got::End => break,
+            }
+        }
+        let result = std::mem::take(&mut child.result);
+        self.child = None;
+        self.next_look = now;
+        match decode(&result) {
+            Some((used, cost)) => {
+                self.failures = 0;
+                self.schedule.spend(now, cost);
+                self.judge(used)
+            }
+            None => {
+                // It failed, or somebody killed it.
+                self.schedule.spend(now, Duration::from_millis(1));
+                self.is_stale = true;
+                self.failures = self.failures.saturating_add(1);
+                let used = self.used.unwrap_or_default();
+                (self.failures >= FAILURES_MAX).then(|| {
+                    self.failures = 0;
+                    QuotaExcess { used, allowed: self.quota.allowed }
+                })
+            }
+        }
+    }
+
+    fn judge(&mut self, used: DiskUsage) -> Option<QuotaExcess> {
+        let is_first = self.used.is_none();
+        self.used = Some(used);
+        let excess = QuotaExcess { used, allowed: self.quota.allowed };
+        let (state, is_too_much) = match self.state {
+            _ if used.is_within(&self.quota.allowed) => (State::Within, false),
+            // What was there before anything ran is nobody's fault.
+            State::Within if is_first => (State::Over(used), false),
+            State::Within => (State::Crossed, true),
+            State::Crossed => (State::Over(used), false),
+            State::Over(least) if used.is_within(&plus(least, SLACK)) => {
+                let bytes = least.bytes.min(used.bytes);
+                (State::Over(DiskUsage { bytes, inodes: least.inodes.min(used.inodes) }), false)
+            }
+            State::Over(_) => (State::Crossed, true),
+        };
+        self.state = state;
+        is_too_much.then_some(excess)
+    }
+}
+
+/// The most with which anything can be run.
+fn beyond(allowed: DiskUsage) -> DiskUsage {
+    let more = plus(allowed, BEYOND);
+    DiskUsage {
+        bytes: more.bytes.max(allowed.bytes.saturating_mul(2)),
+        inodes: more.inodes.max(allowed.inodes.saturating_mul(2)),
+    }
+}
+
+fn plus(usage: DiskUsage, more: DiskUsage) -> DiskUsage {
+    DiskUsage {
+        bytes: usage.bytes.saturating_add(more.bytes),
+        inodes: usage.inodes.saturating_add(more.inodes),
+    }
+}
+
+/// The life of the child. Its descriptors are the folder, and the pipe to tell the result on.
+fn run(descriptors: Vec<OwnedFd>, guest: Pid, enough: DiskUsage) -> u8 {
+    sys::allow_termination();
+    if rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).is_err()
+        || rustix::process::getppid() != Some(guest)
+    {
+        return 1;
+    }
+    let mut descriptors = descriptors.into_iter();
+    let (Some(folder), Some(result_to)) = (descriptors.next(), descriptors.next()) else { return 1 };
+    let Ok(used) = measure(&folder, guest, enough) else { return 1 };
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let cost = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000)
+        + u64::try_from(time.tv_nsec).unwrap_or(0);
+    let result = [used.bytes, used.inodes, cost].map(u64::to_le_bytes).concat();
+    u8::from(File::from(result_to).write_all(&result).is_err())
+}
+
+fn decode(result: &[u8]) -> Option<(DiskUsage, Duration)> {
+    let (numbers, rest) = result.as_chunks::<8>();
+    match (numbers, rest) {
+        ([bytes, inodes, cost], []) => {
+            let used = DiskUsage { bytes: u64::from_le_bytes(*bytes), inodes: u64::from_le_bytes(*inodes) };
+            Some((used, Duration::from_nanos(u64::from_le_bytes(*cost))))
+        }
+        _ => None,
+    }
+}

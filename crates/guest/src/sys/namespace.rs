@@ -1,0 +1,133 @@
+//! Namespaces, mounts and privileges: the calls that rustix does not have, or has as unsafe only.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::mount::MountAttrFlags;
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+use super::process::last_errno;
+
+/// Moves this process, or its next children, into new namespaces.
+pub(crate) fn unshare(namespaces: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: the flags that are unsafe take apart what threads share, and the program has one thread.
+    unsafe { rustix::thread::unshare_unsafe(namespaces) }
+}
+
+/// Starts a process that does nothing but be in a user namespace of its own, until it is killed or this one dies.
+pub(crate) fn fork_user_namespace() -> Result<Pid, Errno> {
+    let parent = rustix::process::getpid();
+    let flags = libc::c_ulong::from((libc::CLONE_NEWUSER | libc::SIGCHLD).cast_unsigned());
+    // SAFETY: a fork, as no memory is shared and no stack is given; the child makes system calls only. glibc is not
+    // told of it and keeps its idea of who this process is, which the child does not ask for.
+    let forked = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    if forked < 0 {
+        return Err(last_errno());
+    }
+    if let Some(pid) = i32::try_from(forked).ok().and_then(Pid::from_raw) {
+        return Ok(pid);
+    }
+    // SAFETY: system calls without memory. The parent may have died before the first of them.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        while libc::getppid() == parent.as_raw_nonzero().get() {
+            libc::pause();
+        }
+        libc::_exit(0)
+    }
+}
+
+/// What is changed about a mount, always all of it: with the mounts below it, and so that it neither passes mounts on
+/// nor takes any.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MountChange<'a> {
+    /// What is switched on.
+    pub(crate) set: MountAttrFlags,
+    /// The user namespace by which the owners of files are mapped.
+    pub(crate) owners: Option<BorrowedFd<'a>>,
+}
+
+/// Whether the mounts below a mount are meant, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    Whole,
+    Top,
+}
+
+/// Changes a mount.
+pub(crate) fn change_mount(
+    mount: BorrowedFd<'_>,
+    depth: Depth,
+    change: MountChange<'_>,
+) -> Result<(), Errno> {
+    let attributes = libc::mount_attr {
+        attr_set: u64::from(change.set.bits())
+            | if change.owners.is_some() { libc::MOUNT_ATTR_IDMAP } else { 0 },
+        attr_clr: 0,
+        propagation: libc::MS_PRIVATE,
+        userns_fd: change.owners.map_or(0, |owners| u64::from(owners.as_raw_fd().unsigned_abs())),
+    };
+    let recursive = if depth == Depth::Whole { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is an empty string and the structure lives until after the call, with its size given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | recursive,
+            ptr::from_ref(&attributes),
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// Switches the loopback interface of this network namespace on.
+pub(crate) fn switch_loopback_on() -> Result<(), Errno> {
+    // SAFETY: opens a descriptor, which is checked and owned by nobody else.
+    let socket = unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
+            return Err(last_errno());
+        }
+        OwnedFd::from_raw_fd(socket)
+    };
+    // SAFETY: all zeros are a valid value of this structure of integers; its name ends in a zero.
+    let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the structure is what this request takes, and lives until after the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    if result < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// Takes every capability from what this process may ever gain by executing a program.
+pub(crate) fn clear_bounding_set() -> Result<(), Errno> {
+    for capability in 0..64 {
+        // SAFETY: the call takes numbers only.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
+            return match last_errno() {
+                // One more than the kernel knows.
+                Errno::INVAL if capability > 0 => Ok(()),
+                errno => Err(errno),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Closes all descriptors from `first` on, whoever owns them.
+///
+/// Only at the very start, where what lies there was left over by whoever started this program; or before nothing is
+/// opened or used any more.
+pub(crate) fn close_from(first: u32) {
+    // SAFETY: nothing of this program owns a descriptor there, or what does is never used again (see above).
+    if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } < 0 {
+        // Kernels before 5.9 have no mounts that can be changed as a jail needs them either.
+    }
+}

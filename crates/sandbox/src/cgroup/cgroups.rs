@@ -1,0 +1,270 @@
+//! What of a sandbox this process can limit by control groups, and the groups that it makes.
+//!
+//! Nothing is moved but the sandbox itself: neither this process nor anybody's else. State: the groups that could
+//! not be removed yet, because the kernel still held a process of theirs; they are tried again whenever a group is
+//! made or goes. In a crash of the host its groups stay, empty, until [`Cgroups::sweep`] removes them.
+
+use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::Access;
+
+use super::group::{Cgroup, remove};
+use super::hierarchy::{Hierarchy, Version, hierarchies};
+use super::owner::Owner;
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::isolation::{Boundary, Isolation};
+use crate::limits::Limits;
+
+/// What a group may limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Controller {
+    Memory,
+    Cpu,
+    Pids,
+}
+
+impl Controller {
+    pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Cpu, Self::Pids];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::Pids => "pids",
+        }
+    }
+}
+
+/// A controller that this process cannot use, why, and what would help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingController {
+    /// `memory`, `cpu` or `pids`.
+    pub controller: &'static str,
+    /// Why not.
+    pub reason: String,
+    /// How to mend it.
+    pub remedy: &'static str,
+}
+
+/// Where groups for sandboxes can be made, on this machine, by this process.
+#[derive(Debug, Clone)]
+pub struct Cgroups {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    places: Vec<Place>,
+    missing: Vec<MissingController>,
+    owner: Option<Owner>,
+    next: AtomicU64,
+    /// Folders that wait for their last process to be gone.
+    leftovers: Mutex<Vec<PathBuf>>,
+}
+
+/// A group in which groups can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) version: Version,
+    pub(super) folder: PathBuf,
+    pub(super) controllers: Vec<Controller>,
+}
+
+impl Cgroups {
+    /// Looks where this process may make groups. Of version 2, a controller is switched on in a group of its own
+    /// branch where that is permitted and nothing else is there to be disturbed.
+    #[must_use]
+    pub fn detect() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self::of(&hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup")))
+    }
+
+    pub(super) fn of(hierarchies: &[Hierarchy]) -> Self {
+        let mut places = Vec::new();
+        let mut missing = Vec::new();
+        for controller in Controller::ALL {
+            match place_of(controller, hierarchies) {
+                Ok((version, folder)) => {
+                    let known = places
+                        .iter_mut()
+                        .find(|place: &&mut Place| place.folder == folder && place.version == version);
+                    match known {
+                        Some(place) => place.controllers.push(controller),
+                        None => places.push(Place { version, folder, controllers: vec![controller] }),
+                    }
+                }
+                Err((reason, remedy)) => {
+                    missing.push(MissingController { controller: controller.name(), reason, remedy });
+                }
+            }
+        }
+        let owner = Owner::own().inspect_err(|error| tracing::warn!(%error, "no control groups")).ok();
+        let shared = Shared {
+            places: if owner.is_some() { places } else { Vec::new() },
+            missing,
+            owner,
+            // Others in this process count, too.
+            next: AtomicU64::new(RandomState::new().build_hasher().finish()),
+            leftovers: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What cannot be limited, and why.
+    #[must_use]
+    pub fn missing(&self) -> &[MissingController] {
+        &self.shared.missing
+    }
+
+    /// What groups of this machine enforce: some of memory, processor and process count.
+    #[must_use]
+    pub fn isolation(&self) -> Isolation {
+        let has = |controller| {
+            Boundary::enforced_if(
+                self.shared.places.iter().any(|place| place.controllers.contains(&controller)),
+            )
+        };
+        Isolation {
+            memory: has(Controller::Memory),
+            processor: has(Controller::Cpu),
+            process_count: has(Controller::Pids),
+            ..Isolation::NONE
+        }
+    }
+
+    /// Makes a group with these limits, wherever limits can be had. It has no processes yet. Does file accesses that
+    /// do not wait for anything.
+    ///
+    /// # Errors
+    /// When a group cannot be made, or a limit not be set, where it should; nothing is left of it then.
+    pub fn make(&self, limits: &Limits) -> Result<Cgroup, SandboxError> {
+        self.shared.remove_leftovers();
+        let Some(owner) = &self.shared.owner else { return Ok(Cgroup::new(Arc::clone(&self.shared))) };
+        loop {
+            let name = owner.name(self.shared.next.fetch_add(1, Ordering::Relaxed));
+            if let Some(group) = self.make_named(&name, limits)? {
+                return Ok(group);
+            }
+        }
+    }
+
+    /// Makes the group of this name; `None` when it is taken, by another value of this type in the same process.
+    fn make_named(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
+        let mut group = Cgroup::new(Arc::clone(&self.shared));
+        for place in &self.shared.places {
+            let folder = place.folder.join(name);
+            match group.claim(folder.clone()) {
+                Ok(()) => group.limit(place, &folder, limits)?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+                Err(error) => return Err(unavailable("cannot be made", &folder, &error)),
+            }
+        }
+        Ok(Some(group))
+    }
+
+    /// Removes the groups that dead hosts left, and kills what is still in them. Yields how many there were.
+    pub fn sweep(&self) -> usize {
+        self.shared.remove_leftovers();
+        let mut removed = 0;
+        for place in &self.shared.places {
+            for entry in fs::read_dir(&place.folder).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let owner = name.to_str().and_then(Owner::of);
+                if owner.is_some_and(|owner| owner.is_dead()) {
+                    match remove(&entry.path()) {
+                        Ok(()) => removed += 1,
+                        Err(error) => {
+                            tracing::warn!(%error, group = %entry.path().display(), "a dead host's group stays");
+                        }
+                    }
+                }
+            }
+        }
+        removed
+    }
+}
+
+impl Shared {
+    /// Removes the folder now, or at the next opportunity.
+    pub(super) fn retire(&self, folder: PathBuf) {
+        if let Err(error) = remove(&folder) {
+            tracing::debug!(%error, group = %folder.display(), "a group is not empty yet");
+            self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
+        }
+    }
+
+    fn remove_leftovers(&self) {
+        let mut leftovers = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        leftovers.retain(|folder| remove(folder).is_err());
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.remove_leftovers();
+    }
+}
+
+/// A version, and a group in which groups can be made.
+type Found = (Version, PathBuf);
+/// Why there is none, and what would help.
+type Reason = (String, &'static str);
+
+/// Where groups with this controller can be made.
+fn place_of(controller: Controller, hierarchies: &[Hierarchy]) -> Result<Found, Reason> {
+    const DELEGATE: &str = "run the host under `systemd-run --user --scope -p Delegate=yes`, or as root";
+    let name = controller.name();
+    let one = hierarchies
+        .iter()
+        .find(|it| it.version == Version::One && it.controllers.iter().any(|known| known == name));
+    if let Some(hierarchy) = one {
+        return if is_writable(&hierarchy.own) {
+            Ok((Version::One, hierarchy.own.clone()))
+        } else {
+            let reason = format!("`{}` cannot be written by this user", hierarchy.own.display());
+            Err((reason, "run the host as root, or on a machine with cgroups of version 2"))
+        };
+    }
+    let Some(hierarchy) = hierarchies.iter().find(|it| it.version == Version::Two) else {
+        return Err(("no control groups are mounted".to_owned(), "mount cgroup2 at /sys/fs/cgroup"));
+    };
+    let mut reason = format!("`{}` cannot be written by this user", hierarchy.own.display());
+    // The nearest group that permits it: processes stay in the branch that they were started in.
+    for folder in hierarchy.own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount)) {
+        if !words(&folder.join("cgroup.controllers")).iter().any(|word| word == name) {
+            reason = format!("the controller `{name}` is not available in `{}`", folder.display());
+            continue;
+        }
+        // Whoever moves a process must be permitted to write to the nearest group above both places.
+        if !is_writable(folder) || !is_writable(&folder.join("cgroup.procs")) {
+            continue;
+        }
+        let control = folder.join("cgroup.subtree_control");
+        if words(&control).iter().any(|word| word == name) || fs::write(&control, format!("+{name}")).is_ok()
+        {
+            return Ok((Version::Two, folder.to_owned()));
+        }
+        reason =
+            format!("`{}` has processes of its own, so nothing can be limited below it", folder.display());
+    }
+    Err((reason, DELEGATE))
+}
+
+fn words(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether this process may write, by the kernel's own judgement.
+fn is_writable(path: &Path) -> bool {
+    rustix::fs::access(path, Access::WRITE_OK).is_ok()
+}
+
+pub(super) fn unavailable(what: &str, folder: &Path, error: &io::Error) -> SandboxError {
+    let message = format!("the control group `{}` {what}: {error}", folder.display());
+    SandboxError::new(SandboxErrorKind::Unavailable, message)
+}

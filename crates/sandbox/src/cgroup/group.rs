@@ -1,0 +1,137 @@
+//! The control group of one sandbox: a folder in each hierarchy that limits something.
+//!
+//! Dropping it kills what is left in it and removes it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal};
+
+use super::cgroups::{Controller, Place, Shared, unavailable};
+use super::hierarchy::Version;
+use crate::error::SandboxError;
+use crate::limits::Limits;
+
+/// Room for the guest, its shims and its workers beyond the limit of processes, so that a storm of forks cannot keep
+/// it from ending them.
+const RESERVED_PROCESSES: u32 = 64;
+
+/// The period over which processor time is counted, in microseconds.
+const PERIOD: u32 = 100_000;
+
+/// How often a group is looked at again whose processes were just killed.
+const KILL_ROUNDS: usize = 20;
+
+/// A group that is there until this is dropped.
+#[derive(Debug)]
+pub struct Cgroup {
+    folders: Vec<PathBuf>,
+    shared: Arc<Shared>,
+}
+
+impl Cgroup {
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self { folders: Vec::new(), shared }
+    }
+
+    /// Makes the folder, which is this group's from here on.
+    pub(super) fn claim(&mut self, folder: PathBuf) -> io::Result<()> {
+        fs::create_dir(&folder)?;
+        self.folders.push(folder);
+        Ok(())
+    }
+
+    /// Sets the limits of the controllers of `place` in the folder that was claimed there.
+    pub(super) fn limit(&self, place: &Place, folder: &Path, limits: &Limits) -> Result<(), SandboxError> {
+        for controller in &place.controllers {
+            limit(*controller, place.version, folder, limits).map_err(|error| {
+                let what = format!("does not take the limit of `{}`", controller.name());
+                unavailable(&what, folder, &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The folders that the sandbox's first process joins, by writing itself to `cgroup.procs` in each.
+    #[must_use]
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for folder in self.folders.drain(..) {
+            self.shared.retire(folder);
+        }
+    }
+}
+
+fn limit(controller: Controller, version: Version, folder: &Path, limits: &Limits) -> io::Result<()> {
+    let set = |file: &str, value: String| fs::write(folder.join(file), value);
+    // Files that not every kernel has, and without which the limit is the same or a little looser.
+    let set_if_there = |file: &str, value: String| match set(file, value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        written => written,
+    };
+    match (controller, version) {
+        (Controller::Memory, Version::One) => {
+            set("memory.limit_in_bytes", limits.memory().to_string())?;
+            // Nothing is swapped out instead. Without the accounting of swap, the group at least avoids it.
+            set_if_there("memory.memsw.limit_in_bytes", limits.memory().to_string())?;
+            set_if_there("memory.swappiness", "0".to_owned())
+        }
+        (Controller::Memory, Version::Two) => {
+            set("memory.max", limits.memory().to_string())?;
+            set_if_there("memory.swap.max", "0".to_owned())
+        }
+        (Controller::Pids, _) => {
+            set("pids.max", limits.processes().saturating_add(RESERVED_PROCESSES).to_string())
+        }
+        (Controller::Cpu, version) => {
+            let quota = u64::from(limits.millicpus()) * u64::from(PERIOD) / 1000;
+            let written = match version {
+                Version::One => set("cpu.cfs_period_us", PERIOD.to_string())
+                    .and_then(|()| set("cpu.cfs_quota_us", quota.to_string())),
+                Version::Two => set("cpu.max", format!("{quota} {PERIOD}")),
+            };
+            match written {
+                // A group above has less than this, which the kernel enforces.
+                Err(error) if version == Version::One && error.kind() == io::ErrorKind::InvalidInput => {
+                    Ok(())
+                }
+                written => written,
+            }
+        }
+    }
+}
+
+/// Removes a group's folder; processes in it are killed.
+pub(super) fn remove(folder: &Path) -> io::Result<()> {
+    let mut result = fs::remove_dir(folder);
+    for _ in 0..KILL_ROUNDS {
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            _ => return result,
+        }
+        kill(folder);
+        result = fs::remove_dir(folder);
+    }
+    result
+}
+
+/// Kills every process of the group. They are gone a moment later.
+fn kill(folder: &Path) {
+    // Version 2, since Linux 5.14, does it without a race.
+    if fs::write(folder.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    // A process of another pid namespace is listed as 0, and is none that could be signalled.
+    for pid in listed.lines().filter_map(|line| line.parse().ok().and_then(Pid::from_raw)) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}

@@ -1,0 +1,109 @@
+//! Groups of the machine that the tests run on, where it permits any; and of one that permits none.
+
+use std::path::PathBuf;
+
+use super::cgroups::Cgroups;
+use super::hierarchy::{Hierarchy, Version};
+use crate::isolation::{Boundary, Isolation};
+use crate::limits::Limits;
+
+fn hierarchy(version: Version, own: &str) -> Hierarchy {
+    let controllers = ["memory", "cpu", "pids"].map(str::to_owned).to_vec();
+    Hierarchy { version, controllers, mount: PathBuf::from("/proc/self"), own: PathBuf::from(own) }
+}
+
+#[test]
+fn a_machine_without_groups_says_what_would_help() {
+    let none = Cgroups::of(&[]);
+    assert_eq!(none.isolation(), Isolation::NONE);
+    let reasons: Vec<_> = none.missing().iter().map(|it| (it.controller, it.reason.as_str())).collect();
+    let reason = "no control groups are mounted";
+    assert_eq!(reasons, [("memory", reason), ("cpu", reason), ("pids", reason)]);
+    // A group that limits nothing can still be asked for, and is nothing.
+    assert!(none.make(&Limits::default()).unwrap().folders().is_empty());
+
+    // Nobody can make folders there, root neither.
+    let closed = Cgroups::of(&[hierarchy(Version::Two, "/proc/self/net")]);
+    assert_eq!(closed.isolation(), Isolation::NONE);
+    assert_eq!(closed.missing().len(), 3);
+    assert!(closed.missing()[0].remedy.contains("Delegate=yes"), "{:?}", closed.missing());
+}
+
+#[test]
+fn a_group_has_its_limits_and_goes_when_it_is_dropped() {
+    let groups = Cgroups::detect();
+    if groups.isolation().memory == Boundary::Open {
+        eprintln!("SKIPPED: this user may make no control groups: {:?}", groups.missing());
+        return;
+    }
+    let limits = Limits::default().with_memory(64 << 20).unwrap().with_processes(100).unwrap();
+    let (one, other) = (groups.make(&limits).unwrap(), groups.make(&limits).unwrap());
+    let folders: Vec<PathBuf> = one.folders().iter().chain(other.folders()).cloned().collect();
+    assert_eq!(folders.len(), one.folders().len() * 2);
+    let read = |names: &[&str]| {
+        let found = one
+            .folders()
+            .iter()
+            .flat_map(|folder| names.iter().map(|name| folder.join(name)))
+            .find_map(|file| std::fs::read_to_string(file).ok());
+        found.map(|text| text.trim().to_owned())
+    };
+    assert_eq!(read(&["memory.limit_in_bytes", "memory.max"]).as_deref(), Some("67108864"));
+    if groups.isolation().process_count == Boundary::Enforced {
+        assert_eq!(read(&["pids.max"]).as_deref(), Some("164"));
+    }
+    if groups.isolation().processor == Boundary::Enforced {
+        let quota = read(&["cpu.cfs_quota_us", "cpu.max"]).unwrap();
+        assert!(quota == "100000" || quota == "100000 100000", "{quota}");
+    }
+    // They belong to a living host.
+    groups.sweep();
+    assert!(folders.iter().all(|folder| folder.is_dir()));
+    drop((one, other));
+    assert!(!folders.iter().any(|folder| folder.exists()));
+}
+
+#[test]
+fn two_who_make_groups_in_one_process_do_not_get_in_each_others_way() {
+    let (one, other) = (Cgroups::detect(), Cgroups::detect());
+    if one.isolation().memory == Boundary::Open {
+        eprintln!("SKIPPED: this user may make no control groups: {:?}", one.missing());
+        return;
+    }
+    let made = [&one, &other, &one, &other].map(|groups| groups.make(&Limits::default()).unwrap());
+    let mut folders: Vec<PathBuf> = made.iter().flat_map(|group| group.folders()).cloned().collect();
+    let count = folders.len();
+    folders.sort();
+    folders.dedup();
+    assert_eq!(folders.len(), count);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a process to put into a group")]
+fn what_is_in_a_dead_hosts_group_is_killed_with_it() {
+    let groups = Cgroups::detect();
+    if groups.isolation().memory == Boundary::Open {
+        eprintln!("SKIPPED: this user may make no control groups: {:?}", groups.missing());
+        return;
+    }
+    let made = groups.make(&Limits::default()).unwrap();
+    // The same name, but for the number of a process that never was: the largest there can be is 4,194,304.
+    let stray = {
+        let folder = &made.folders()[0];
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        let mut parts: Vec<&str> = name.split('-').collect();
+        parts[2] = "4194305";
+        folder.with_file_name(parts.join("-"))
+    };
+    std::fs::create_dir(&stray).unwrap();
+    let mut process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    std::fs::write(stray.join("cgroup.procs"), process.id().to_string()).unwrap();
+    // The kernel needs a moment to take a killed process out of its group.
+    let mut removed = groups.sweep();
+    let status = process.wait().unwrap();
+    removed += groups.sweep();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+    assert_eq!(removed, 1);
+    assert!(!stray.exists());
+    assert!(made.folders()[0].exists());
+}

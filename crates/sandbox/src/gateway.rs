@@ -1,0 +1,101 @@
+//! The way out of a sandbox that has no network of its own: the proxy that its commands find, and who serves it.
+//!
+//! Commands connect to a port of the sandbox's loopback interface. The guest passes each connection on, and here, on
+//! the host, a [`Gateway`] serves it: whatever the proxy's protocol is, nothing of it runs in the sandbox. The state
+//! is the gateway's; connections end with the sandbox, and with the host.
+
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_guest::protocol::{Hello, ProxySpec};
+use futures_util::future::BoxFuture;
+
+pub use crate::mux::TunnelStream;
+
+/// Serves the connections that commands make to the proxy of their sandbox.
+pub trait Gateway: Send + Sync + fmt::Debug {
+    /// Serves one connection, and resolves when it is over. The sandbox runs it in a task of its own, at most 256 at a
+    /// time, and drops it when the sandbox ends. It must not block.
+    fn serve(self: Arc<Self>, tunnel: TunnelStream) -> BoxFuture<'static, ()>;
+}
+
+/// A proxy that commands of a sandbox find.
+#[derive(Debug, Clone)]
+pub struct Proxy {
+    /// Its port on 127.0.0.1 of the sandbox. The sandbox must have a loopback interface of its own.
+    pub port: u16,
+    /// Who serves it.
+    pub gateway: Arc<dyn Gateway>,
+}
+
+/// What goes to the proxy never: connections that stay in the sandbox. Not `::1`, which some clients of HTTP (httpx
+/// before 0.24.1) take for a broken URL and fail.
+const NO_PROXY: &str = "localhost,127.0.0.1";
+
+impl Proxy {
+    /// Tells the guest of the proxy, and commands by the usual variables.
+    ///
+    /// A variable that is there already stays, whoever said it; and so that no program takes ours instead of it, a
+    /// name that is there in one case is not given in the other. `all_proxy` names the proxy as one of HTTP, which
+    /// every program can speak to that reads the variable; it understands SOCKS5 too.
+    pub(crate) fn introduce(&self, hello: &mut Hello) {
+        hello.proxy = Some(ProxySpec { port: self.port });
+        let url = format!("http://127.0.0.1:{}", self.port);
+        for (name, value) in
+            [("http_proxy", &*url), ("https_proxy", &*url), ("all_proxy", &*url), ("no_proxy", NO_PROXY)]
+        {
+            let (lower, upper) = (name.to_owned(), name.to_uppercase());
+            if !hello.env.contains_key(&lower) && !hello.env.contains_key(&upper) {
+                hello.env.extend([(lower, value.to_owned()), (upper, value.to_owned())]);
+            }
+        }
+        // Node heeds the others only where this is set.
+        hello.env.entry("NODE_USE_ENV_PROXY".to_owned()).or_insert_with(|| "1".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Gateway for Nobody {
+        fn serve(self: Arc<Self>, _: TunnelStream) -> BoxFuture<'static, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    fn introduced(own: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut hello = Hello { env: own.collect(), ..Hello::default() };
+        Proxy { port: 3128, gateway: Arc::new(Nobody) }.introduce(&mut hello);
+        assert_eq!(hello.proxy, Some(ProxySpec { port: 3128 }));
+        hello.env
+    }
+
+    #[test]
+    fn commands_find_the_proxy_in_either_case() {
+        let env = introduced(&[]);
+        for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            assert_eq!(env[name], "http://127.0.0.1:3128", "{name}");
+        }
+        assert_eq!((&*env["no_proxy"], &*env["NO_PROXY"]), (NO_PROXY, NO_PROXY));
+        assert_eq!(env["NODE_USE_ENV_PROXY"], "1");
+        assert_eq!(env.len(), 9);
+    }
+
+    #[test]
+    fn what_is_said_already_stands_in_both_cases() {
+        let own = [("HTTPS_PROXY", "http://elsewhere"), ("no_proxy", ""), ("NODE_USE_ENV_PROXY", "0")];
+        let env = introduced(&own);
+        for (name, value) in own {
+            assert_eq!(env[name], value);
+        }
+        assert!(!env.contains_key("https_proxy") && !env.contains_key("NO_PROXY"));
+        assert_eq!(env["http_proxy"], "http://127.0.0.1:3128");
+    }
+}

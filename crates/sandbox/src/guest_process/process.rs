@@ -1,0 +1,126 @@
+//! The guest as a child process, and the folder that goes with it.
+//!
+//! Dropping it kills the guest and removes the folder. What the guest ran ends with it: its stream has ended by
+//! then, and each command's supervisor ends its command when the guest dies.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use conjure_guest::protocol::Welcome;
+use futures_util::future::BoxFuture;
+#[cfg(feature = "jail")]
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, ChildStderr};
+
+use crate::connector::SandboxGuard;
+use crate::isolation::Isolation;
+
+/// How much of what the guest complained about goes into an error: the end of it.
+const COMPLAINT: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct GuestProcess {
+    child: Child,
+    /// Its standard error; `None` once it ended.
+    complaints: Option<ChildStderr>,
+    /// What came of it, for the reason of the guest's end.
+    said: Vec<u8>,
+    /// Spilled output; removed with the sandbox, after the guest was killed.
+    _folder: TempDir,
+}
+
+impl GuestProcess {
+    pub(crate) fn new(mut child: Child, folder: TempDir) -> Self {
+        let complaints = child.stderr.take();
+        Self { child, complaints, said: Vec::new(), _folder: folder }
+    }
+
+    /// Asks the process that was started to end, by SIGTERM. Whether it still runs.
+    #[cfg(feature = "jail")]
+    pub(crate) fn ask_to_end(&self) -> bool {
+        // It has its number until it was waited for, which is when tokio forgets it.
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        pid.is_some_and(|pid| {
+            // It may have been stopped.
+            let asked = rustix::process::kill_process(pid, Signal::TERM);
+            asked.and_then(|()| rustix::process::kill_process(pid, Signal::CONT)).is_ok()
+        })
+    }
+
+    /// Waits for the end of the process that was started, at most for this long, without a runtime.
+    #[cfg(feature = "jail")]
+    pub(crate) fn wait_blocking(&self, patience: std::time::Duration) {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+        let Some(pid) = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) else { return };
+        let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+            return;
+        };
+        let patience = Timespec {
+            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(patience.subsec_nanos()),
+        };
+        // An interrupted wait is a short one.
+        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience));
+    }
+
+    /// Listens until nobody has its standard error any more: the guest, where it is not the process that was started
+    /// but one in a jail, and the workers that access files for it. Commands never have it.
+    async fn listen(complaints: &mut Option<ChildStderr>, said: &mut Vec<u8>) {
+        while let Some(pipe) = complaints {
+            let mut piece = [0; COMPLAINT];
+            match pipe.read(&mut piece).await {
+                Ok(length @ 1..) => {
+                    said.extend_from_slice(&piece[..length]);
+                    said.drain(..said.len().saturating_sub(COMPLAINT));
+                }
+                Ok(0) => *complaints = None,
+                Err(error) => {
+                    tracing::debug!(%error, "what the guest complains about cannot be read");
+                    *complaints = None;
+                }
+            }
+        }
+    }
+}
+
+impl SandboxGuard for GuestProcess {
+    fn greeted(&mut self, _: &Welcome) -> Isolation {
+        Isolation::NONE
+    }
+
+    fn ended(&mut self) -> BoxFuture<'_, String> {
+        Box::pin(async {
+            // At the same time: a guest whose complaints nobody reads would have to wait with them.
+            let (status, ()) =
+                tokio::join!(self.child.wait(), Self::listen(&mut self.complaints, &mut self.said));
+            let how = match status {
+                Ok(status) => describe(status),
+                Err(error) => format!("its end cannot be seen: {error}"),
+            };
+            match String::from_utf8_lossy(&self.said).trim() {
+                "" => how,
+                complaint => format!("{how}: {complaint}"),
+            }
+        })
+    }
+
+    fn kill(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Err(error) = self.child.start_kill() {
+                tracing::warn!(%error, "failed to kill the guest");
+            }
+            self.ended().await;
+        })
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}

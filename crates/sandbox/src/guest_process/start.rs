@@ -1,0 +1,106 @@
+//! Starting the guest, and the private folder that goes with it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tempfile::TempDir;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::folders::unavailable;
+use super::process::GuestProcess;
+use super::program;
+#[cfg(feature = "jail")]
+use crate::connector::SandboxGuard as _;
+use crate::error::SandboxError;
+
+/// A folder for what belongs to one sandbox and is none of its commands' business; it goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Private {
+    folder: TempDir,
+    output: PathBuf,
+}
+
+impl Private {
+    /// Makes the folder; blocks.
+    pub(crate) fn make() -> Result<Self, SandboxError> {
+        let private = |error| unavailable("no private folder can be made", error);
+        let folder = tempfile::Builder::new()
+            .prefix("conjure-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(private)?;
+        let output = fs::canonicalize(folder.path()).map_err(private)?.join("output");
+        fs::create_dir(&output).map_err(private)?;
+        Ok(Self { folder, output })
+    }
+
+    /// Where output that was cut is kept whole; without symbolic links.
+    pub(crate) fn output(&self) -> &Path {
+        &self.output
+    }
+}
+
+/// A guest that was started and has not been greeted yet.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) reader: ChildStdout,
+    pub(crate) writer: ChildStdin,
+    pub(crate) process: GuestProcess,
+}
+
+/// Starts the guest with these arguments.
+pub(crate) async fn start(arguments: &[&str], private: Private) -> Result<Started, SandboxError> {
+    let Private { folder, output: _ } = private;
+    let mut child = match program::in_memory().and_then(|path| spawn(&path, arguments)) {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::debug!(%error, "the guest cannot be run from memory, a private file it is");
+            let place = folder.path().to_owned();
+            let written = tokio::task::spawn_blocking(move || program::in_folder(&place)).await;
+            written
+                .unwrap_or_else(|error| Err(io::Error::other(error)))
+                .and_then(|path| spawn(&path, arguments))
+                .map_err(|error| unavailable("the guest cannot be started", error))?
+        }
+    };
+    let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
+        return Err(unavailable("the guest has no stream", "its pipes are missing"));
+    };
+    Ok(Started { reader, writer, process: GuestProcess::new(child, folder) })
+}
+
+/// Has the guest's program change the owners of files, as `question` (a `TakeBack` in JSON) says.
+#[cfg(feature = "jail")]
+pub(crate) async fn own(question: Vec<u8>) -> Result<(), SandboxError> {
+    use tokio::io::AsyncWriteExt as _;
+
+    let failed = |error| unavailable("the files of a sandbox cannot be taken back", error);
+    let private = tokio::task::spawn_blocking(Private::make).await;
+    let private = private.map_err(|error| unavailable("its preparation failed", error))??;
+    let Started { reader: _reader, mut writer, mut process } = start(&["own"], private).await?;
+    writer.write_all(&question).await.map_err(failed)?;
+    drop(writer);
+    match process.ended().await {
+        end if end == "exit code 0" => Ok(()),
+        end => Err(failed(io::Error::other(end))),
+    }
+}
+
+/// Starts the guest by what `posix_spawn` can do: anything more would copy the page tables of a large host.
+#[expect(clippy::disallowed_methods, reason = "this is where the sandbox's process is started")]
+fn spawn(program: &Path, arguments: &[&str]) -> io::Result<Child> {
+    Command::new(program)
+        .arg0("conjure-guest")
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A Ctrl-C in the terminal is for the host, which then ends what it started.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+}

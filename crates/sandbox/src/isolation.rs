@@ -1,0 +1,195 @@
+//! What a sandbox keeps apart from the host: what is promised, what was achieved, and what a host demands.
+
+/// Whether a sandbox keeps something apart from the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Boundary {
+    /// The kernel enforces it, also against hostile commands.
+    Enforced,
+    /// Nothing enforces it: commands can do what the host's user can.
+    Open,
+}
+
+impl Boundary {
+    /// `Enforced` when it is so.
+    #[must_use]
+    pub const fn enforced_if(condition: bool) -> Self {
+        if condition { Self::Enforced } else { Self::Open }
+    }
+
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Enforced, Self::Enforced) => Self::Enforced,
+            _ => Self::Open,
+        }
+    }
+
+    const fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Open, Self::Open) => Self::Open,
+            _ => Self::Enforced,
+        }
+    }
+}
+
+/// What a sandbox keeps apart from the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Isolation {
+    /// Commands reach no files but the sandbox's.
+    pub filesystem: Boundary,
+    /// Commands reach no more of the network than the policy allows.
+    pub network: Boundary,
+    /// Commands see and signal no processes but the sandbox's.
+    pub processes: Boundary,
+    /// Commands have no rights of a user of the host that owns anything.
+    pub identity: Boundary,
+    /// Commands cannot make the system calls that attacks on a kernel begin with.
+    pub syscalls: Boundary,
+    /// All that runs in the sandbox has, together, no more memory than its limit.
+    pub memory: Boundary,
+    /// All that runs in the sandbox has, together, no more processor time than its limit.
+    pub processor: Boundary,
+    /// No more processes exist in the sandbox than its limit.
+    pub process_count: Boundary,
+    /// The sandbox takes no more of the disk than its limit, but for a small overshoot.
+    pub disk: Boundary,
+}
+
+impl Isolation {
+    /// No boundary at all.
+    pub const NONE: Self = Self::all(Boundary::Open);
+
+    /// Every boundary.
+    pub const FULL: Self = Self::all(Boundary::Enforced);
+
+    const fn all(boundary: Boundary) -> Self {
+        Self {
+            filesystem: boundary,
+            network: boundary,
+            processes: boundary,
+            identity: boundary,
+            syscalls: boundary,
+            memory: boundary,
+            processor: boundary,
+            process_count: boundary,
+            disk: boundary,
+        }
+    }
+
+    const fn named(&self) -> [(&'static str, Boundary); 9] {
+        [
+            ("filesystem", self.filesystem),
+            ("network", self.network),
+            ("processes", self.processes),
+            ("identity", self.identity),
+            ("syscalls", self.syscalls),
+            ("memory", self.memory),
+            ("processor", self.processor),
+            ("process_count", self.process_count),
+            ("disk", self.disk),
+        ]
+    }
+
+    /// The boundary of this name, as [`Isolation::open`] yields them.
+    pub fn boundary_mut(&mut self, name: &str) -> Option<&mut Boundary> {
+        Some(match name {
+            "filesystem" => &mut self.filesystem,
+            "network" => &mut self.network,
+            "processes" => &mut self.processes,
+            "identity" => &mut self.identity,
+            "syscalls" => &mut self.syscalls,
+            "memory" => &mut self.memory,
+            "processor" => &mut self.processor,
+            "process_count" => &mut self.process_count,
+            "disk" => &mut self.disk,
+            _ => return None,
+        })
+    }
+
+    /// The names of the boundaries that are not enforced, for people.
+    pub fn open(&self) -> impl Iterator<Item = &'static str> {
+        self.named().into_iter().filter_map(|(name, boundary)| (boundary == Boundary::Open).then_some(name))
+    }
+
+    /// The names of the boundaries that `floor` demands and that are not enforced here, for people.
+    pub fn lacking(&self, floor: &Self) -> impl Iterator<Item = &'static str> {
+        self.named().into_iter().zip(floor.named()).filter_map(|((name, mine), (_, demanded))| {
+            (demanded == Boundary::Enforced && mine == Boundary::Open).then_some(name)
+        })
+    }
+
+    /// Whether every boundary that `floor` enforces is enforced here too.
+    #[must_use]
+    pub fn satisfies(&self, floor: &Self) -> bool {
+        self.lacking(floor).next().is_none()
+    }
+
+    /// What both enforce.
+    #[must_use]
+    pub const fn and(&self, other: &Self) -> Self {
+        Self {
+            filesystem: self.filesystem.and(other.filesystem),
+            network: self.network.and(other.network),
+            processes: self.processes.and(other.processes),
+            identity: self.identity.and(other.identity),
+            syscalls: self.syscalls.and(other.syscalls),
+            memory: self.memory.and(other.memory),
+            processor: self.processor.and(other.processor),
+            process_count: self.process_count.and(other.process_count),
+            disk: self.disk.and(other.disk),
+        }
+    }
+
+    /// What one of them enforces: a floor that is laid over another lowers nothing.
+    #[must_use]
+    pub const fn or(&self, other: &Self) -> Self {
+        Self {
+            filesystem: self.filesystem.or(other.filesystem),
+            network: self.network.or(other.network),
+            processes: self.processes.or(other.processes),
+            identity: self.identity.or(other.identity),
+            syscalls: self.syscalls.or(other.syscalls),
+            memory: self.memory.or(other.memory),
+            processor: self.processor.or(other.processor),
+            process_count: self.process_count.or(other.process_count),
+            disk: self.disk.or(other.disk),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_refuses_what_is_weaker_and_takes_what_is_stronger() {
+        let network = Isolation { network: Boundary::Enforced, ..Isolation::NONE };
+        assert!(network.satisfies(&Isolation::NONE));
+        assert!(network.satisfies(&network));
+        assert!(!Isolation::NONE.satisfies(&network));
+        assert!(Isolation::FULL.satisfies(&network));
+        assert_eq!(network.open().count(), Isolation::NONE.open().count() - 1);
+        let demanded = Isolation { memory: Boundary::Enforced, ..network };
+        assert_eq!(network.lacking(&demanded).collect::<Vec<_>>(), ["memory"]);
+    }
+
+    #[test]
+    fn what_two_enforce_together_is_what_each_of_them_does() {
+        let network = Isolation { network: Boundary::Enforced, ..Isolation::NONE };
+        assert_eq!(network.and(&Isolation::FULL), network);
+        assert_eq!(Isolation::FULL.and(&Isolation::FULL), Isolation::FULL);
+        assert_eq!(network.and(&Isolation::NONE), Isolation::NONE);
+        assert_eq!(network.or(&Isolation::NONE), network);
+        assert_eq!(network.or(&Isolation::FULL), Isolation::FULL);
+    }
+
+    #[test]
+    fn every_boundary_is_found_by_its_name() {
+        let mut all = Isolation::NONE;
+        let names: Vec<_> = Isolation::NONE.open().collect();
+        for name in names {
+            *all.boundary_mut(name).unwrap() = Boundary::Enforced;
+        }
+        assert_eq!(all, Isolation::FULL);
+        assert!(all.boundary_mut("no").is_none());
+    }
+}

@@ -1,0 +1,94 @@
+//! The variables that commands in a jail see: its own, and of the host's only the language and the time zone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::identity::{HOME, NAME};
+use super::interpreters::{Installation, SYSTEM};
+use crate::limits::Limits;
+
+/// How many threads libraries start, which would otherwise count the machine's processors.
+const THREADS: [&str; 7] = [
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "GOMAXPROCS",
+];
+
+/// The variables. `host` holds those of the host's that commands may see anywhere; `own` is what the context says,
+/// and wins.
+pub(super) fn variables(
+    host: &BTreeMap<String, String>,
+    installations: &[Installation],
+    limits: &Limits,
+    own: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    // The system's own first: what is elsewhere is there for what the system lacks.
+    let elsewhere = installations.iter().filter_map(|found| found.programs.to_str());
+    let path: Vec<&str> = SYSTEM.into_iter().chain(elsewhere).collect();
+    let threads = limits.millicpus().div_ceil(1000).to_string();
+    let mut variables: BTreeMap<String, String> = [
+        ("HOME", HOME),
+        ("LOGNAME", NAME),
+        ("USER", NAME),
+        ("SHELL", "/bin/bash"),
+        ("TERM", "dumb"),
+        ("LANG", "C.UTF-8"),
+        ("PATH", &path.join(":")),
+    ]
+    .into_iter()
+    .chain(THREADS.map(|name| (name, threads.as_str())))
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .collect();
+    let shown = host.iter().filter(|(name, value)| is_shown(name, value));
+    variables.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
+    variables.extend(own.clone());
+    variables
+}
+
+/// Whether the host's variable means the same in a jail.
+fn is_shown(name: &str, value: &str) -> bool {
+    match name {
+        "LANG" => !value.is_empty(),
+        // A file of the host's may not be there.
+        "TZ" => {
+            !Path::new(value.trim_start_matches(':')).is_absolute() || value.contains("/usr/share/zoneinfo/")
+        }
+        name => name.starts_with("LC_"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn language_and_time_zone_are_the_hosts_and_the_rest_is_the_jails() {
+        let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let host = pairs(&[
+            ("HOME", "/root"),
+            ("PATH", "/evil"),
+            ("LANG", "de_DE.UTF-8"),
+            ("LC_ALL", "C"),
+            ("TZ", "/x"),
+        ]);
+        let limits = Limits::default().with_cpus(1.5).unwrap();
+        let own = pairs(&[("LOGNAME", "me"), ("MINE", "1")]);
+        let found = Installation { parts: Vec::new(), programs: "/opt/node/bin".into() };
+        let seen = variables(&host, &[found], &limits, &own);
+        assert_eq!(seen["HOME"], "/home/sandbox");
+        assert_eq!(
+            seen["PATH"],
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/node/bin"
+        );
+        assert_eq!((seen["LANG"].as_str(), seen["LC_ALL"].as_str()), ("de_DE.UTF-8", "C"));
+        assert_eq!((seen["LOGNAME"].as_str(), seen["MINE"].as_str()), ("me", "1"));
+        assert_eq!(seen["OMP_NUM_THREADS"], "2");
+        assert!(!seen.contains_key("TZ"));
+    }
+}

@@ -1,0 +1,143 @@
+//! `/etc` of a jail: what programs need to work as their users expect, and nothing of the host's secrets.
+
+use std::fs;
+use std::path::Path;
+
+use conjure_guest::protocol::{Access, Bind, Content, Links, Missing, Owner, Place, PlaceKind};
+
+use super::identity::{HOME, INSIDE, NAME};
+
+/// What is shown of the host's `/etc`, where it exists: nothing in it is anybody's secret.
+const SHOWN: [&str; 31] = [
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "ghostscript",
+    "inputrc",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "magic",
+    "magic.mime",
+    "mailcap",
+    "mime.types",
+    "papersize",
+    "perl",
+    "pki/ca-trust/extracted",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
+    "protocols",
+    "rpc",
+    "services",
+    "shells",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "texmf",
+    "timezone",
+    "vim",
+    "xml",
+];
+
+/// What is shown besides, by how its name begins: languages and tools keep their settings by version.
+const SHOWN_BEGINNINGS: [&str; 5] = ["python3", "java-", "ImageMagick-", "ruby", "php"];
+
+/// The places of `/etc`. `hosts` and its kin are the jail's own: names are resolved by the host alone.
+pub(super) fn places(etc: &Path, hostname: &str) -> Vec<Place> {
+    let mut places = vec![Place { path: "/etc".to_owned(), is: PlaceKind::Folder { mode: 0o755 } }];
+    let listed = fs::read_dir(etc).into_iter().flatten().flatten();
+    let by_beginning = listed
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| SHOWN_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning)));
+    let mut shown: Vec<String> = SHOWN.iter().map(|name| (*name).to_owned()).chain(by_beginning).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    for name in shown.into_iter().filter(|name| etc.join(name).exists()) {
+        let bind = Bind {
+            source: format!("{}/{name}", etc.display()),
+            access: Access::ReadOnly,
+            content: Content::Data,
+            links: Links::Followed,
+            missing: Missing::LeftOut,
+            owner: Owner::Kept,
+        };
+        places.push(Place { path: format!("/etc/{name}"), is: PlaceKind::Bind(bind) });
+    }
+    // What the time zone and the system are is a link into `/usr`.
+    for name in ["localtime", "os-release"] {
+        let file = etc.join(name);
+        if let Some(target) = fs::read_link(&file).ok().and_then(|target| target.to_str().map(str::to_owned))
+        {
+            places.push(Place { path: format!("/etc/{name}"), is: PlaceKind::Link { target } });
+        } else if let Ok(content) = fs::read_to_string(&file) {
+            places.push(made(name, content));
+        } else if file.exists() {
+            let bind = Bind {
+                source: file.display().to_string(),
+                access: Access::ReadOnly,
+                content: Content::Data,
+                links: Links::Followed,
+                missing: Missing::LeftOut,
+                owner: Owner::Kept,
+            };
+            places.push(Place { path: format!("/etc/{name}"), is: PlaceKind::Bind(bind) });
+        }
+    }
+    places.extend([
+        made(
+            "passwd",
+            format!(
+                "root:x:0:0:root:/root:/usr/sbin/nologin\n{NAME}:x:{INSIDE}:{INSIDE}::{HOME}:/bin/bash\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+            ),
+        ),
+        made("group", format!("root:x:0:\n{NAME}:x:{INSIDE}:\nnogroup:x:65534:\n")),
+        made("hostname", format!("{hostname}\n")),
+        made("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {hostname}\n")),
+        // No names of the network: nobody could be asked.
+        made(
+            "nsswitch.conf",
+            "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\n\
+             services: files\nrpc: files\n"
+                .to_owned(),
+        ),
+        made("resolv.conf", String::new()),
+    ]);
+    places
+}
+
+fn made(name: &str, content: String) -> Place {
+    Place { path: format!("/etc/{name}"), is: PlaceKind::File { mode: 0o644, content } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_secret_stays_with_the_host() {
+        let etc = tempfile::tempdir().unwrap();
+        for name in
+            ["shadow", "passwd", "ssl", "ssl/certs", "ssl/private", "python3.11", "gitconfig", "sudoers"]
+        {
+            fs::create_dir_all(etc.path().join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("/usr/share/zoneinfo/Europe/Paris", etc.path().join("localtime")).unwrap();
+        fs::write(etc.path().join("os-release"), "NAME=x\n").unwrap();
+        let places = places(etc.path(), "box");
+        let named = |wanted: fn(&PlaceKind) -> bool| -> Vec<&str> {
+            places.iter().filter(|place| wanted(&place.is)).map(|place| place.path.as_str()).collect()
+        };
+        assert_eq!(named(|is| matches!(is, PlaceKind::Bind(_))), ["/etc/python3.11", "/etc/ssl/certs"]);
+        assert_eq!(named(|is| matches!(is, PlaceKind::Link { .. })), ["/etc/localtime"]);
+        let files = named(|is| matches!(is, PlaceKind::File { .. }));
+        assert_eq!(
+            files,
+            ["os-release", "passwd", "group", "hostname", "hosts", "nsswitch.conf", "resolv.conf"]
+                .map(|name| format!("/etc/{name}"))
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Taking back what was handed over to a jail's user, where a file system cannot show the host's files as somebody
+//! else's.
+//!
+//! A host that crashes leaves its folders with the jail's user, who is nobody else's; the next jail in such a folder
+//! takes them back first.
+
+use std::collections::BTreeMap;
+
+use conjure_guest::protocol::{BecomeUser, Bind, Owner, PlaceKind, TakeBack};
+
+use super::identity::Runner;
+use crate::error::SandboxError;
+use crate::guest_process::own;
+
+/// What is to be taken back of one jail.
+#[derive(Debug, Default)]
+pub(super) struct HandedOver {
+    /// What may be handed over, by the host's path.
+    possible: BTreeMap<String, TakeBack>,
+    due: Vec<TakeBack>,
+}
+
+impl HandedOver {
+    /// What the guest may hand over of these places, and the output folder, when it makes the jail.
+    pub(super) fn of<'a>(
+        runner: Runner,
+        places: impl IntoIterator<Item = &'a PlaceKind>,
+        output: (&str, Owner),
+    ) -> Self {
+        let BecomeUser::Dedicated(from) = runner.identity().become_user else { return Self::default() };
+        let bound = places.into_iter().filter_map(|is| match is {
+            PlaceKind::Bind(Bind { source, owner, .. }) => Some((source.as_str(), *owner)),
+            _ => None,
+        });
+        let possible = bound.chain([output]).filter_map(|(source, owner)| match owner {
+            Owner::Mapped { uid, gid } => {
+                Some((source.to_owned(), TakeBack { folder: source.to_owned(), from, uid, gid }))
+            }
+            Owner::Kept => None,
+        });
+        Self { possible: possible.collect(), due: Vec::new() }
+    }
+
+    /// The guest says that it handed these paths over.
+    pub(super) fn remember<'a>(&mut self, paths: impl IntoIterator<Item = &'a String>) {
+        self.due.extend(paths.into_iter().filter_map(|path| self.possible.get(path).cloned()));
+    }
+
+    /// Takes everything back, once. Nothing may run in the jail any more.
+    pub(super) async fn take_back(&mut self) {
+        while let Some(next) = self.due.last() {
+            if let Err(error) = take_back(next).await {
+                tracing::warn!(%error, folder = next.folder, "files of a sandbox stay with its user");
+            }
+            self.due.pop();
+        }
+    }
+}
+
+impl Drop for HandedOver {
+    fn drop(&mut self) {
+        for left in &self.due {
+            tracing::warn!(
+                folder = left.folder,
+                "files of a sandbox stay with its user, until its folder is used again"
+            );
+        }
+    }
+}
+
+/// Has a process change the owners, beneath the folder's handle and through no link.
+pub(super) async fn take_back(what: &TakeBack) -> Result<(), SandboxError> {
+    own(serde_json::to_vec(what).unwrap_or_default()).await
+}

@@ -1,0 +1,132 @@
+//! Interpreters that are installed elsewhere than with the system: `/opt`, a version manager in a home folder.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// The programs that skills are written for.
+const WANTED: [&str; 8] = ["python3", "node", "bash", "ruby", "perl", "deno", "git", "pwsh"];
+
+/// Where the system has programs, in the order of a usual `PATH`.
+pub(super) const SYSTEM: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// What an installation has beside its programs.
+const BESIDE: [&str; 4] = ["include", "lib", "lib64", "libexec"];
+
+/// An installation that a jail shows, at its own place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Installation {
+    /// What is shown: the program's folder, and those beside it that an installation has. Never what else lies there,
+    /// such as `share`, where people keep data of their own (`~/.local/share`).
+    pub(super) parts: Vec<PathBuf>,
+    /// The folder with the program.
+    pub(super) programs: PathBuf,
+}
+
+/// The installations of the interpreters that the system itself does not have, as `path` (the host's `PATH`) finds
+/// them. Scripts that only lead to a program (a version manager's) are passed over.
+pub(super) fn elsewhere(path: Option<&OsStr>, system: &[&str]) -> Vec<Installation> {
+    let mut found: Vec<Installation> = WANTED
+        .iter()
+        .filter(|name| !system.iter().any(|folder| is_program(&Path::new(folder).join(name))))
+        .filter_map(|name| {
+            let folders = path.map(std::env::split_paths).into_iter().flatten();
+            folders
+                .filter(|folder| folder.is_absolute())
+                .filter_map(|folder| installation(&folder.join(name)))
+                .next()
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The installation of a program: `PREFIX/bin/NAME`, after all links, beside other folders of its own.
+fn installation(program: &Path) -> Option<Installation> {
+    let real = fs::canonicalize(program).ok()?;
+    if !is_program(&real) || is_script(&real) {
+        return None;
+    }
+    let programs = real.parent()?;
+    let prefix = programs.parent()?;
+    // A folder `bin` of its own in a folder of its own: never a home, nor a system's own folder.
+    let is_own = programs.file_name() == Some(OsStr::new("bin")) && prefix.components().count() > 2;
+    let parts: Vec<PathBuf> =
+        BESIDE.iter().map(|name| prefix.join(name)).filter(|part| part.is_dir()).collect();
+    // `~/.local` and its kin are a user's, not a program's.
+    let is_hidden = prefix.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    if !is_own || parts.is_empty() || is_hidden || is_home(prefix) || prefix.parent().is_some_and(is_home) {
+        return None;
+    }
+    let parts = std::iter::once(programs.to_owned()).chain(parts).collect();
+    Some(Installation { parts, programs: programs.to_owned() })
+}
+
+/// Whether somebody lives there, by what they have there. What cannot be listed may be somebody's.
+fn is_home(folder: &Path) -> bool {
+    const SIGNS: [&str; 6] = [".ssh", ".profile", ".bashrc", ".config", ".local", ".cache"];
+    fs::read_dir(folder).map_or(true, |mut entries| {
+        entries.any(|entry| {
+            entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(|name| SIGNS.contains(&name)))
+        })
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn is_script(path: &Path) -> bool {
+    use std::io::Read as _;
+
+    let mut beginning = [0; 2];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
+    read.is_ok() && beginning == *b"#!"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn an_installation_is_found_through_links_and_past_scripts() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        program(&root.join("shims/python3"), "#!/bin/sh\nexec elsewhere\n");
+        program(&root.join("versions/3.12/bin/python3"), "ELF");
+        fs::create_dir(root.join("versions/3.12/lib")).unwrap();
+        fs::create_dir(root.join("links")).unwrap();
+        std::os::unix::fs::symlink(root.join("versions/3.12/bin/python3"), root.join("links/python3"))
+            .unwrap();
+        // A home folder is none, though it has programs.
+        program(&root.join("home/bin/node"), "ELF");
+        fs::create_dir_all(root.join("home/lib")).unwrap();
+        fs::create_dir(root.join("home/.ssh")).unwrap();
+        // Nor is what lies directly in one.
+        program(&root.join("home/tools/bin/deno"), "ELF");
+        fs::create_dir_all(root.join("home/tools/lib")).unwrap();
+        program(&root.join("other/.local/bin/ruby"), "ELF");
+        fs::create_dir_all(root.join("other/.local/lib")).unwrap();
+
+        let path = std::env::join_paths(
+            ["shims", "links", "home/bin", "home/tools/bin", "other/.local/bin"].map(|name| root.join(name)),
+        )
+        .unwrap();
+        let prefix = root.join("versions/3.12");
+        let parts = vec![prefix.join("bin"), prefix.join("lib")];
+        let expected = Installation { programs: prefix.join("bin"), parts };
+        assert_eq!(elsewhere(Some(&path), &[]), [expected]);
+        let system = root.join("links");
+        assert_eq!(elsewhere(Some(&path), &[system.to_str().unwrap()]), []);
+        assert_eq!(elsewhere(None, &[]), []);
+    }
+}

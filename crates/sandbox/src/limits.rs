@@ -1,0 +1,249 @@
+//! What a sandbox may use: memory, processors, processes, files, disk. Values are checked when they are set, so that
+//! a connector never meets a limit that no kernel takes.
+//!
+//! A limit always applies as far as the machine can enforce it; what it cannot is a boundary that is open in the
+//! sandbox's [`crate::Isolation`], and an error where the context's floor demands it.
+
+/// A limit that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} must be {least} to {most}, and is {given}")]
+pub struct LimitError {
+    what: &'static str,
+    least: String,
+    most: String,
+    given: String,
+}
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const GIB: u64 = 1024 * MIB;
+const TIB: u64 = 1024 * GIB;
+
+/// What a sandbox may use.
+///
+/// ```
+/// use conjure_sandbox::Limits;
+///
+/// let limits = Limits::default().with_memory(64 << 20)?.with_cpus(0.5)?;
+/// assert_eq!((limits.memory(), limits.cpus()), (64 << 20, 0.5));
+/// assert!(Limits::default().with_memory(0).is_err());
+/// # Ok::<(), conjure_sandbox::LimitError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Limits {
+    memory: u64,
+    /// Thousandths, so that limits can be compared.
+    millicpus: u32,
+    processes: u32,
+    open_files: u32,
+    disk: u64,
+    inodes: u64,
+    tmp: u64,
+}
+
+impl Default for Limits {
+    /// 512 MiB of memory and one processor, as the specification has it (5.8, 13.1); 256 processes, 1,024 open files
+    /// each; 1 GiB and 200,000 files and folders in the workspace; 256 MiB of temporary files.
+    fn default() -> Self {
+        Self {
+            memory: 512 * MIB,
+            millicpus: 1000,
+            processes: 256,
+            open_files: 1024,
+            disk: GIB,
+            inodes: 200_000,
+            tmp: 256 * MIB,
+        }
+    }
+}
+
+impl Limits {
+    /// Bytes of memory for all that runs in it together, temporary files included.
+    #[must_use]
+    pub const fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// How many processors it may keep busy, in processors.
+    #[must_use]
+    pub fn cpus(&self) -> f64 {
+        f64::from(self.millicpus) / 1000.0
+    }
+
+    /// The same in thousandths of a processor.
+    #[must_use]
+    pub const fn millicpus(&self) -> u32 {
+        self.millicpus
+    }
+
+    /// How many processes and threads may exist in it at a time.
+    #[must_use]
+    pub const fn processes(&self) -> u32 {
+        self.processes
+    }
+
+    /// How many files a process in it may have open.
+    #[must_use]
+    pub const fn open_files(&self) -> u32 {
+        self.open_files
+    }
+
+    /// Bytes that its workspace may take on the disk.
+    #[must_use]
+    pub const fn disk(&self) -> u64 {
+        self.disk
+    }
+
+    /// How many files and folders its workspace may hold.
+    #[must_use]
+    pub const fn inodes(&self) -> u64 {
+        self.inodes
+    }
+
+    /// Bytes of temporary files outside the workspace.
+    #[must_use]
+    pub const fn tmp(&self) -> u64 {
+        self.tmp
+    }
+
+    /// This much memory, in bytes: 8 MiB to 64 TiB.
+    ///
+    /// # Errors
+    /// Beyond these bounds.
+    pub fn with_memory(self, bytes: u64) -> Result<Self, LimitError> {
+        within("memory", bytes, 8 * MIB, 64 * TIB, size)?;
+        Ok(Self { memory: bytes, ..self })
+    }
+
+    /// So many processors: 0.01 to 4,096. Thousandths count, what is finer is rounded down.
+    ///
+    /// # Errors
+    /// Beyond these bounds, and for what is no number.
+    pub fn with_cpus(self, cpus: f64) -> Result<Self, LimitError> {
+        const LEAST: f64 = 0.01;
+        const MOST: f64 = 4096.0;
+        if !(LEAST..=MOST).contains(&cpus) {
+            return Err(LimitError {
+                what: "the number of processors",
+                least: LEAST.to_string(),
+                most: MOST.to_string(),
+                given: cpus.to_string(),
+            });
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is between 10 and 4,096,000, as was just checked"
+        )]
+        let millicpus = (cpus * 1000.0) as u32;
+        Ok(Self { millicpus, ..self })
+    }
+
+    /// So many processes and threads: 8 to 1,000,000.
+    ///
+    /// # Errors
+    /// Beyond these bounds.
+    pub fn with_processes(self, processes: u32) -> Result<Self, LimitError> {
+        within("the number of processes", processes.into(), 8, 1_000_000, plain)?;
+        Ok(Self { processes, ..self })
+    }
+
+    /// So many open files for each process: 32 to 1,000,000.
+    ///
+    /// # Errors
+    /// Beyond these bounds.
+    pub fn with_open_files(self, open_files: u32) -> Result<Self, LimitError> {
+        within("the number of open files", open_files.into(), 32, 1_000_000, plain)?;
+        Ok(Self { open_files, ..self })
+    }
+
+    /// So many bytes in the workspace: 64 KiB to 64 TiB.
+    ///
+    /// # Errors
+    /// Beyond these bounds.
+    pub fn with_disk(self, bytes: u64) -> Result<Self, LimitError> {
+        within("the size of the workspace", bytes, 64 * KIB, 64 * TIB, size)?;
+        Ok(Self { disk: bytes, ..self })
+    }
+
+    /// So many files and folders in the workspace: 16 to 1,000,000,000.
+    ///
+    /// # Errors
+    /// Beyond these bounds.
+    pub fn with_inodes(self, inodes: u64) -> Result<Self, LimitError> {
+        within("the number of files in the workspace", inodes, 16, 1_000_000_000, plain)?;
+        Ok(Self { inodes, ..self })
+    }
+
+    /// So many bytes of temporary files: 64 KiB to 64 TiB.
+    ///
+    /// # Errors
+    /// Beyond these bounds.
+    pub fn with_tmp(self, bytes: u64) -> Result<Self, LimitError> {
+        within("the size of temporary files", bytes, 64 * KIB, 64 * TIB, size)?;
+        Ok(Self { tmp: bytes, ..self })
+    }
+}
+
+fn within(
+    what: &'static str,
+    given: u64,
+    least: u64,
+    most: u64,
+    write: fn(u64) -> String,
+) -> Result<(), LimitError> {
+    if (least..=most).contains(&given) {
+        return Ok(());
+    }
+    Err(LimitError { what, least: write(least), most: write(most), given: write(given) })
+}
+
+fn plain(number: u64) -> String {
+    number.to_string()
+}
+
+/// Bytes as people write them, exactly.
+fn size(bytes: u64) -> String {
+    let units = [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
+    units
+        .into_iter()
+        .find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit))
+        .map_or_else(|| format!("{bytes} bytes"), |(unit, name)| format!("{} {name}", bytes / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_sandbox_could_live_with_is_refused_with_its_bounds() {
+        let limits = Limits::default();
+        let refusals = [
+            limits.with_memory(0),
+            limits.with_memory(u64::MAX),
+            limits.with_cpus(0.0),
+            limits.with_cpus(-1.0),
+            limits.with_cpus(f64::NAN),
+            limits.with_cpus(f64::INFINITY),
+            limits.with_processes(0),
+            limits.with_processes(u32::MAX),
+            limits.with_open_files(3),
+            limits.with_disk(0),
+            limits.with_inodes(0),
+            limits.with_tmp(u64::MAX),
+        ];
+        let texts: Vec<String> =
+            refusals.into_iter().map(|refusal| refusal.unwrap_err().to_string()).collect();
+        assert_eq!(texts[0], "memory must be 8 MiB to 64 TiB, and is 0 bytes");
+        assert_eq!(texts[2], "the number of processors must be 0.01 to 4096, and is 0");
+        assert_eq!(texts[4], "the number of processors must be 0.01 to 4096, and is NaN");
+        assert_eq!(texts[6], "the number of processes must be 8 to 1000000, and is 0");
+    }
+
+    #[test]
+    fn processors_count_in_thousandths() {
+        let limits = Limits::default().with_cpus(1.2345).unwrap();
+        assert_eq!(limits.millicpus(), 1234);
+        assert_eq!(Limits::default().with_cpus(0.01).unwrap().millicpus(), 10);
+    }
+}

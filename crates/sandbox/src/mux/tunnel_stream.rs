@@ -1,0 +1,98 @@
+//! One tunnel as a byte stream, for whoever serves it.
+//!
+//! State: the piece that is being read. Dropping the stream ends the tunnel: by a reset, unless the stream was shut
+//! down before; then the client still gets what was written.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use conjure_guest::protocol::TUNNEL_WINDOW;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::link::Link;
+use super::tunnels::Read;
+
+/// A connection that a command made to the proxy of its sandbox, seen from the host.
+///
+/// It is like a TCP stream: reading ends when the client writes no more, `shutdown` tells the client the same, and
+/// both go on in the other direction. Reading fails with `ConnectionReset` and writing with `BrokenPipe` when the
+/// connection broke, or the sandbox is lost. Dropped without `shutdown`, it resets the client's connection; after
+/// `shutdown`, the client gets what was written, and what it still writes is thrown away.
+#[derive(Debug)]
+pub struct TunnelStream {
+    link: Arc<Link>,
+    channel: u32,
+    /// What was taken and not read yet.
+    piece: Bytes,
+    /// Bytes that were read and not yet granted again.
+    taken: u32,
+}
+
+impl TunnelStream {
+    pub(super) const fn new(link: Arc<Link>, channel: u32) -> Self {
+        Self { link, channel, piece: Bytes::new(), taken: 0 }
+    }
+
+    /// The client may send as much again as was read, once that is worth a frame.
+    fn grant(&mut self, length: usize) {
+        // No more than a window was granted, so no more is read.
+        self.taken = self.taken.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
+        if self.taken >= TUNNEL_WINDOW / 4 {
+            let taken = std::mem::take(&mut self.taken);
+            self.link.on_tunnels(|multiplexer| multiplexer.grant_tunnel(self.channel, taken));
+        }
+    }
+}
+
+impl AsyncRead for TunnelStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.piece.is_empty() && buffer.remaining() > 0 {
+            let channel = self.channel;
+            match ready!(self.link.on_tunnels(|multiplexer| multiplexer.poll_read_tunnel(channel, cx))) {
+                Read::Bytes(piece) => self.piece = piece,
+                Read::End => return Poll::Ready(Ok(())),
+                Read::Reset => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            }
+        }
+        let length = self.piece.len().min(buffer.remaining());
+        buffer.put_slice(&self.piece[..length]);
+        self.piece.advance(length);
+        self.grant(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TunnelStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let channel = self.channel;
+        let taken =
+            ready!(self.link.on_tunnels(|multiplexer| multiplexer.poll_write_tunnel(channel, bytes, cx)));
+        Poll::Ready(taken.ok_or_else(|| io::ErrorKind::BrokenPipe.into()))
+    }
+
+    /// What was written is on its way at once.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.link.on_tunnels(|multiplexer| multiplexer.finish_tunnel(self.channel));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for TunnelStream {
+    fn drop(&mut self) {
+        self.link.on_tunnels(|multiplexer| multiplexer.release_tunnel(self.channel));
+    }
+}

@@ -1,0 +1,282 @@
+//! Tunnels, the channels that the guest opens: which there are, what came in, and who waits for it.
+//!
+//! A part of the state machine, without I/O like the rest of it. What a guest may open is bounded in number, and what
+//! it may send on a tunnel is nothing until somebody has taken the tunnel. All of it is lost with the host, and the
+//! connections with it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use conjure_guest::protocol::{FIRST_TUNNEL, Frame, FrameKind, StreamId, TUNNEL_WINDOW, TUNNELS_MAX};
+
+use super::channel::{Incoming, Outgoing};
+use super::multiplexer::Violation;
+
+/// What a guest must not do with tunnels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TunnelViolation {
+    #[error("the guest opened a tunnel in a sandbox that has no proxy")]
+    Unasked,
+    #[error("the guest opened tunnel {channel}, and the next one is {next}")]
+    Number { channel: u32, next: u64 },
+    #[error("the guest opened more than {TUNNELS_MAX} tunnels at a time")]
+    TooMany,
+    #[error("the guest sent a {kind:?} frame on tunnel {channel}, whose content had ended")]
+    AfterEnd { kind: FrameKind, channel: u32 },
+    #[error("the guest sent on tunnel {channel} what is no content of a tunnel")]
+    Content { channel: u32 },
+}
+
+/// Whether the guest may open tunnels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Tunnelling {
+    /// It must not: the sandbox has no proxy.
+    #[default]
+    Refused,
+    /// It may: they are taken.
+    Taken,
+}
+
+/// What a reader of a tunnel finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Read {
+    /// Content; not empty.
+    Bytes(Bytes),
+    /// The client writes no more.
+    End,
+    /// The connection broke.
+    Reset,
+}
+
+/// The tunnels of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Tunnels {
+    tunnelling: Tunnelling,
+    tunnels: BTreeMap<u32, Tunnel>,
+    /// Those that nobody has taken yet, in order.
+    offered: VecDeque<u32>,
+    /// How many the guest opened ever.
+    opened: u32,
+    /// How many of them are not over for the guest.
+    live: usize,
+    taker: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Tunnel {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    guest: Guest,
+    holder: Holder,
+}
+
+/// How far the guest is with a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guest {
+    /// It may send content.
+    Open,
+    /// It sends no more content.
+    Ended,
+    /// It sends nothing any more, having sent all.
+    Done,
+    /// It sends nothing any more; the connection broke.
+    Reset,
+}
+
+/// Who has a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// Nobody yet.
+    Offered,
+    /// A stream.
+    Stream,
+    /// Nobody any more. What comes in until `Done` is thrown away.
+    Nobody,
+}
+
+impl Guest {
+    const fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Reset)
+    }
+}
+
+impl Tunnels {
+    pub(super) fn new(tunnelling: Tunnelling) -> Self {
+        Self { tunnelling, ..Self::default() }
+    }
+
+    /// Takes a frame of the guest; who is to be woken is added to `wakes`.
+    pub(super) fn receive(&mut self, frame: Frame, wakes: &mut Vec<Waker>) -> Result<(), Violation> {
+        let (id, kind) = (frame.channel, frame.kind);
+        if kind == FrameKind::Tunnel {
+            return self.opened(id, frame.credit()?, wakes);
+        }
+        if !matches!(kind, FrameKind::Data | FrameKind::Credit | FrameKind::Eof | FrameKind::Done) {
+            return Err(Violation::Kind(kind));
+        }
+        let tunnel = self
+            .tunnels
+            .get_mut(&id)
+            .filter(|tunnel| !tunnel.guest.is_over())
+            .ok_or(Violation::Channel { kind, channel: id })?;
+        if tunnel.guest == Guest::Ended && matches!(kind, FrameKind::Data | FrameKind::Eof) {
+            return Err(TunnelViolation::AfterEnd { kind, channel: id }.into());
+        }
+        match kind {
+            FrameKind::Data => {
+                let (stream, content) = frame.data()?;
+                if stream != StreamId::Content {
+                    return Err(TunnelViolation::Content { channel: id }.into());
+                }
+                if !tunnel.incoming.spend(content.len()) {
+                    return Err(Violation::Credit(id));
+                }
+                if tunnel.holder == Holder::Stream {
+                    tunnel.incoming.push(stream, frame.payload);
+                    wakes.extend(tunnel.incoming.waiter.take());
+                }
+            }
+            FrameKind::Credit => {
+                if !tunnel.outgoing.granted(frame.credit()?) {
+                    return Err(Violation::Grant(id));
+                }
+                wakes.extend(tunnel.outgoing.waiter.take());
+            }
+            FrameKind::Eof => {
+                tunnel.guest = Guest::Ended;
+                wakes.extend(tunnel.incoming.waiter.take());
+            }
+            _ => {
+                if !frame.payload.is_empty() {
+                    return Err(TunnelViolation::Content { channel: id }.into());
+                }
+                tunnel.guest = if tunnel.guest == Guest::Ended { Guest::Done } else { Guest::Reset };
+                tunnel.outgoing.close();
+                wakes.extend(tunnel.outgoing.waiter.take());
+                wakes.extend(tunnel.incoming.waiter.take());
+                self.live -= 1;
+                if tunnel.holder != Holder::Stream {
+                    self.offered.retain(|offered| *offered != id);
+                    self.tunnels.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn opened(&mut self, id: u32, credit: u32, wakes: &mut Vec<Waker>) -> Result<(), Violation> {
+        let next = u64::from(FIRST_TUNNEL) + u64::from(self.opened);
+        if self.tunnelling == Tunnelling::Refused {
+            return Err(TunnelViolation::Unasked.into());
+        }
+        if u64::from(id) != next {
+            return Err(TunnelViolation::Number { channel: id, next }.into());
+        }
+        if self.live >= TUNNELS_MAX {
+            return Err(TunnelViolation::TooMany.into());
+        }
+        self.opened += 1;
+        self.live += 1;
+        let tunnel = Tunnel {
+            outgoing: Outgoing::new(None, credit, TUNNEL_WINDOW as usize),
+            incoming: Incoming::default(),
+            guest: Guest::Open,
+            holder: Holder::Offered,
+        };
+        self.tunnels.insert(id, tunnel);
+        self.offered.push_back(id);
+        wakes.extend(self.taker.take());
+        Ok(())
+    }
+
+    /// What is still to be written for this tunnel.
+    pub(super) fn outgoing(&mut self, id: u32) -> Option<&mut Outgoing> {
+        self.tunnels.get_mut(&id).map(|tunnel| &mut tunnel.outgoing)
+    }
+
+    /// The next tunnel that nobody has; it is the caller's from here on, who owes a [`Tunnels::release`].
+    pub(super) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<u32> {
+        while let Some(id) = self.offered.pop_front() {
+            if let Some(tunnel) = self.tunnels.get_mut(&id) {
+                tunnel.holder = Holder::Stream;
+                return Poll::Ready(id);
+            }
+        }
+        self.taker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// The guest may send this much more. Whether it can.
+    pub(super) fn grant(&mut self, id: u32, bytes: u32) -> bool {
+        let Some(tunnel) = self.tunnels.get_mut(&id).filter(|tunnel| tunnel.guest == Guest::Open) else {
+            return false;
+        };
+        tunnel.incoming.extend(bytes);
+        tunnel.outgoing.grant = tunnel.outgoing.grant.saturating_add(bytes);
+        true
+    }
+
+    pub(super) fn poll_read(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Read> {
+        let Some(tunnel) = self.tunnels.get_mut(&id) else { return Poll::Ready(Read::Reset) };
+        if let Some((_, bytes)) = tunnel.incoming.pop() {
+            return Poll::Ready(Read::Bytes(bytes));
+        }
+        match tunnel.guest {
+            Guest::Open => {
+                tunnel.incoming.waiter = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Guest::Ended | Guest::Done => Poll::Ready(Read::End),
+            Guest::Reset => Poll::Ready(Read::Reset),
+        }
+    }
+
+    /// Takes what there is room for of `bytes`, which are not empty; `None` when nobody takes them any more.
+    pub(super) fn poll_write(&mut self, id: u32, bytes: &[u8], cx: &mut Context<'_>) -> Poll<Option<usize>> {
+        let Some(outgoing) = self.outgoing(id).filter(|outgoing| outgoing.is_open()) else {
+            return Poll::Ready(None);
+        };
+        let length = outgoing.room().min(bytes.len());
+        if length == 0 {
+            outgoing.waiter = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let mut piece = Bytes::copy_from_slice(bytes.get(..length).unwrap_or_default());
+        outgoing.accept(&mut piece);
+        Poll::Ready(Some(length))
+    }
+
+    /// The holder has gone.
+    pub(super) fn release(&mut self, id: u32) {
+        let Some(tunnel) = self.tunnels.get_mut(&id) else { return };
+        if tunnel.guest.is_over() {
+            self.tunnels.remove(&id);
+        } else {
+            tunnel.holder = Holder::Nobody;
+            tunnel.incoming.discard();
+            tunnel.outgoing.release();
+        }
+    }
+
+    /// The sandbox is lost: every tunnel is as if reset. What came in before can still be read.
+    pub(super) fn fail(&mut self, wakes: &mut Vec<Waker>) {
+        self.tunnelling = Tunnelling::Refused;
+        self.offered.clear();
+        self.live = 0;
+        self.tunnels.retain(|_, tunnel| tunnel.holder == Holder::Stream);
+        for tunnel in self.tunnels.values_mut() {
+            if !tunnel.guest.is_over() {
+                tunnel.guest = Guest::Reset;
+            }
+            tunnel.outgoing.close();
+            wakes.extend(tunnel.outgoing.waiter.take());
+            wakes.extend(tunnel.incoming.waiter.take());
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.tunnels.len()
+    }
+}

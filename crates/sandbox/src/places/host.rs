@@ -1,0 +1,235 @@
+//! The folder that holds the folders of all sandboxes of a host, and removing those of hosts that are dead.
+//!
+//! State: `<data>/sandboxes/<name>`, one folder for each sandbox, with a file `lock` that is locked as long as the host
+//! lives. After a crash the kernel has let go of the lock, and [`Places::sweep`] removes the folder. A folder is renamed
+//! to `dead-…` before anything of it is removed, while its lock is held: so no two ever take the same folder for theirs,
+//! one to live in and one to remove.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs::DirBuilder;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::place::Place;
+use super::removal::{FolderId, is_called, remove_beneath};
+use super::rename_new;
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// How many names are tried for a new place.
+const ATTEMPTS: u32 = 10_000;
+
+/// What the names of folders begin with that are being removed.
+const DEAD: &str = "dead-";
+
+const LOCK: &CStr = c"lock";
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Where the sandboxes of a host, or of a tenant, have their folders. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Places {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    path: PathBuf,
+    folder: OwnedFd,
+    next: AtomicU64,
+}
+
+/// What [`Places::sweep`] did.
+#[derive(Debug, Default)]
+pub struct SweptPlaces {
+    /// Places of dead hosts, removed.
+    pub removed: usize,
+    /// Places of hosts that live, this one among them.
+    pub alive: usize,
+    /// What could not be removed.
+    pub failures: Vec<SandboxError>,
+}
+
+impl Places {
+    /// The places beneath the folder `data`, which is made if it is missing, for its owner only.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or opened.
+    pub fn open(data: &Path) -> Result<Self, SandboxError> {
+        let path = data.join("sandboxes");
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| unavailable("make", &path, error))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(CWD, &path, flags, Mode::empty())
+            .map_err(|errno| unavailable("open", &path, errno))?;
+        let path = std::fs::canonicalize(&path).map_err(|error| unavailable("open", &path, error))?;
+        Ok(Self { inner: Arc::new(Inner { path, folder, next: AtomicU64::new(0) }) })
+    }
+
+    /// The folder that they lie in.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// A new place, which goes when it is dropped.
+    ///
+    /// # Errors
+    /// `NoSpace` and others by the system.
+    pub fn make(&self) -> Result<Place, SandboxError> {
+        let inner = &self.inner;
+        for _ in 0..ATTEMPTS {
+            let number = inner.next.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}-{number}", std::process::id());
+            let path = inner.path.join(&name);
+            match rustix::fs::mkdirat(&inner.folder, name.as_str(), Mode::RWXU) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => continue,
+                Err(errno) => return Err(unavailable("make", &path, errno)),
+            }
+            // Who sweeps may have come in between.
+            match inner.claim(&name).map_err(|errno| unavailable("lock", &path, errno))? {
+                Claim::Ours(folder, lock) => {
+                    let place = Place::new(Arc::clone(inner), name, folder, lock);
+                    return place.furnish().map(|()| place);
+                }
+                Claim::Gone | Claim::Alive => {}
+            }
+        }
+        Err(unavailable("make", &inner.path, Errno::EXIST))
+    }
+
+    /// Removes the places of hosts that are dead. Those of hosts that live, this one too, are left alone, and so is what is
+    /// not a folder.
+    ///
+    /// # Errors
+    /// When the places cannot be listed. What cannot be removed is in the result.
+    pub fn sweep(&self) -> Result<SweptPlaces, SandboxError> {
+        let failed = |errno| unavailable("list", &self.inner.path, errno);
+        let mut swept = SweptPlaces::default();
+        for entry in Dir::read_from(&self.inner.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let name = OsString::from_vec(name.to_bytes().to_vec());
+            let outcome = match name.to_str() {
+                // Somebody died over it.
+                Some(name) if name.starts_with(DEAD) => {
+                    remove_beneath(self.inner.folder.as_fd(), name.as_ref(), None).map(|()| Fate::Removed)
+                }
+                Some(name) => self.inner.sweep(name),
+                // None of ours.
+                None => continue,
+            };
+            match outcome {
+                Ok(Fate::Removed) => swept.removed += 1,
+                Ok(Fate::Alive) => swept.alive += 1,
+                Ok(Fate::None) => {}
+                Err(error) => swept.failures.push(error),
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// What became of a place.
+enum Fate {
+    Removed,
+    Alive,
+    /// It is none, or somebody else was faster.
+    None,
+}
+
+/// Whose a place is.
+enum Claim {
+    /// Nobody else's: its folder, and its lock, held.
+    Ours(OwnedFd, OwnedFd),
+    /// Somebody else's who lives.
+    Alive,
+    /// It is not there any more.
+    Gone,
+}
+
+impl Inner {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Locks a place, if nobody else has.
+    fn claim(&self, name: &str) -> Result<Claim, Errno> {
+        let folder = match rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Claim::Gone),
+            other => other?,
+        };
+        // A host that died between making the folder and the lock has left none.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = match rustix::fs::openat(&folder, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::NOENT) => return Ok(Claim::Gone),
+            other => other?,
+        };
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(Claim::Alive),
+            Err(errno) => return Err(errno),
+        }
+        // Before the lock was had, another may have held it and removed the place, and a third made one of the same name.
+        let c_name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        if is_called(&folder, &self.folder, &c_name) && is_called(&lock, &folder, LOCK) {
+            Ok(Claim::Ours(folder, lock))
+        } else {
+            Ok(Claim::Gone)
+        }
+    }
+
+    /// Removes a place whose host is dead.
+    fn sweep(&self, name: &str) -> Result<Fate, SandboxError> {
+        let failed = |errno| unavailable("lock", &self.path.join(name), errno);
+        match self.claim(name).map_err(failed)? {
+            Claim::Ours(folder, lock) => self.bury(name, &folder, lock).map(|()| Fate::Removed),
+            Claim::Alive => Ok(Fate::Alive),
+            Claim::Gone => Ok(Fate::None),
+        }
+    }
+
+    /// Removes a place whose lock is held.
+    pub(super) fn bury(&self, name: &str, folder: &OwnedFd, lock: OwnedFd) -> Result<(), SandboxError> {
+        let path = self.path.join(name);
+        let failed = |errno| unavailable("remove", &path, errno);
+        let id = FolderId::of_open(folder).map_err(failed)?;
+        for _ in 0..ATTEMPTS {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let dead = format!("{DEAD}{}-{number}", std::process::id());
+            match rename_new(&self.folder, name, &self.folder, &dead) {
+                Ok(()) => {
+                    let removed = remove_beneath(self.folder.as_fd(), dead.as_ref(), Some(id));
+                    drop(lock);
+                    return removed;
+                }
+                Err(Errno::NOENT) => return Ok(()),
+                // Left by somebody of the same number.
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Err(failed(Errno::EXIST))
+    }
+}
+
+/// Why there is no place.
+pub(super) fn unavailable(doing: &str, path: &Path, error: impl Into<std::io::Error>) -> SandboxError {
+    let error = error.into();
+    let kind = match Errno::from_io_error(&error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => SandboxErrorKind::NoSpace,
+        _ => SandboxErrorKind::Unavailable,
+    };
+    let path = path.display();
+    SandboxError::new(kind, format!("a sandbox's folder has no place: failed to {doing} `{path}`: {error}"))
+}

@@ -1,0 +1,198 @@
+//! The folder of one sandbox on the host.
+//!
+//! ```text
+//! <place>/lock        locked while the host lives
+//! <place>/skills/     what the sandbox has at /mnt/skills
+//! <place>/artifacts/  what it has at /artifacts
+//! <place>/output/     spilled output, which the sandbox writes
+//! <place>/draft-…     a tree that is being put together
+//! ```
+//!
+//! State: the folder. It is removed when the place is dropped; after a crash, by [`super::Places::sweep`].
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conjure_base::Digest;
+use conjure_store::{Store, StoreError, StoreErrorKind, Tree, Variant};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::host::{Inner, unavailable};
+use super::removal::remove_beneath;
+use super::rename_new;
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// Who is inside the sandbox may be another user than the host.
+const SHARED: Mode = Mode::from_raw_mode(0o755);
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Which of the folders that a sandbox reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shelf {
+    /// Each skill is a folder of its name.
+    Skills,
+    /// Each artifact is a file of its name.
+    Artifacts,
+}
+
+impl Shelf {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Skills => "skills",
+            Self::Artifacts => "artifacts",
+        }
+    }
+}
+
+/// One sandbox's folder, locked for as long as this value lives, and removed with it.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Inner>,
+    name: String,
+    path: PathBuf,
+    folder: OwnedFd,
+    /// `None` once the place was removed.
+    lock: Option<OwnedFd>,
+    next: AtomicU64,
+}
+
+impl Place {
+    pub(super) fn new(places: Arc<Inner>, name: String, folder: OwnedFd, lock: OwnedFd) -> Self {
+        let path = places.path().join(&name);
+        Self { places, name, path, folder, lock: Some(lock), next: AtomicU64::new(0) }
+    }
+
+    /// Makes what is in a place.
+    pub(super) fn furnish(&self) -> Result<(), SandboxError> {
+        [Shelf::Skills.name(), Shelf::Artifacts.name(), "output"]
+            .into_iter()
+            .try_for_each(|name| self.make(name))
+            .map_err(|errno| unavailable("furnish", &self.path, errno))
+    }
+
+    fn make(&self, name: &str) -> Result<(), Errno> {
+        rustix::fs::mkdirat(&self.folder, name, Mode::RWXU)?;
+        // Whatever mask of new files' modes the process has.
+        rustix::fs::chmodat(&self.folder, name, SHARED, AtFlags::empty())
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder that the sandbox reads as this shelf.
+    #[must_use]
+    pub fn shelf(&self, shelf: Shelf) -> PathBuf {
+        self.path.join(shelf.name())
+    }
+
+    /// The folder that output goes to which is too long.
+    #[must_use]
+    pub fn output(&self) -> PathBuf {
+        self.path.join("output")
+    }
+
+    /// Puts a tree of the store onto a shelf under this name, whole at once, also while the sandbox runs.
+    ///
+    /// # Errors
+    /// `BadRequest` when the name is none, or taken; `NotFound` when the store does not have all of the tree; `NoSpace`.
+    /// Nothing of the tree is there then.
+    pub fn provide(&self, shelf: Shelf, name: &str, store: &Store, tree: &Tree) -> Result<(), SandboxError> {
+        check_name(name)?;
+        let draft = format!("draft-{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let put_together = self.make(&draft).map_err(|errno| unavailable("make", &self.path, errno));
+        let result = put_together.and_then(|()| {
+            let folder = self.open(&draft)?;
+            store.link_tree(tree, &folder).map_err(|error| failed(name, &error))?;
+            let to = self.open(shelf.name())?;
+            rename_new(&self.folder, &draft, &to, name).map_err(|errno| match errno {
+                Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => taken(name),
+                other => unavailable("fill", &self.path, other),
+            })
+        });
+        if result.is_err()
+            && let Err(error) = remove_beneath(self.folder.as_fd(), draft.as_ref(), None)
+        {
+            tracing::warn!(%error, "half a tree is left in a sandbox's folder, where it is not seen");
+        }
+        result
+    }
+
+    /// Puts one content of the store onto a shelf under this name, whole at once, also while the sandbox runs.
+    ///
+    /// # Errors
+    /// As for [`Place::provide`].
+    pub fn provide_file(
+        &self,
+        shelf: Shelf,
+        name: &str,
+        store: &Store,
+        digest: &Digest,
+        variant: Variant,
+    ) -> Result<(), SandboxError> {
+        check_name(name)?;
+        let to = self.open(shelf.name())?;
+        store.link_into(digest, variant, &to, Path::new(name)).map(drop).map_err(|error| failed(name, &error))
+    }
+
+    fn open(&self, name: &str) -> Result<OwnedFd, SandboxError> {
+        rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty())
+            .map_err(|errno| unavailable("open", &self.path.join(name), errno))
+    }
+
+    /// Removes it with all that is in it. Nothing may run in the sandbox any more. Blocks.
+    ///
+    /// # Errors
+    /// When something in it cannot be removed; a later sweep tries again.
+    pub fn remove(mut self) -> Result<(), SandboxError> {
+        self.bury()
+    }
+
+    fn bury(&mut self) -> Result<(), SandboxError> {
+        match self.lock.take() {
+            Some(lock) => self.places.bury(&self.name, &self.folder, lock),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = self.bury() {
+            tracing::warn!(%error, "a sandbox's folder is left to be swept");
+        }
+    }
+}
+
+/// What becomes a name in a sandbox must be one.
+fn check_name(name: &str) -> Result<(), SandboxError> {
+    let is_name = !matches!(name, "" | "." | "..") && name.len() <= 255 && !name.contains(['/', '\0']);
+    if is_name {
+        return Ok(());
+    }
+    let message = format!("`{name}` cannot be the name of a file or folder");
+    Err(SandboxError::new(SandboxErrorKind::BadRequest, message))
+}
+
+fn taken(name: &str) -> SandboxError {
+    let message = format!("the sandbox has a `{name}` already, which stays as it is");
+    SandboxError::new(SandboxErrorKind::BadRequest, message)
+}
+
+fn failed(name: &str, error: &StoreError) -> SandboxError {
+    let kind = match error.kind() {
+        StoreErrorKind::Exists => return taken(name),
+        StoreErrorKind::NotFound => SandboxErrorKind::NotFound,
+        StoreErrorKind::NoSpace => SandboxErrorKind::NoSpace,
+        StoreErrorKind::TooMuch => SandboxErrorKind::TooLarge,
+        StoreErrorKind::PermissionDenied | StoreErrorKind::ReadOnly => SandboxErrorKind::PermissionDenied,
+        _ => SandboxErrorKind::Io,
+    };
+    SandboxError::new(kind, format!("`{name}` cannot be given to the sandbox: {error}"))
+}

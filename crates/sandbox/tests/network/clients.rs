@@ -1,0 +1,126 @@
+//! Programs that find the proxy by the variables that every command has, and are told nothing else.
+
+use conjure_sandbox::{CommandEnd, NetworkPolicy};
+
+use crate::support::text;
+use crate::world::{plain_jail, web};
+
+const CURL: &str = "curl --silent --show-error --max-time 60 --cacert root.pem";
+
+#[tokio::test]
+async fn curl_reaches_what_is_allowed_and_hears_why_not() {
+    let (world, plain, secure) = web().await;
+    if !world.has("curl").await {
+        return;
+    }
+    for host in ["good.example", "www.good.example"] {
+        let answer = world.bash(&format!("{CURL} https://{host}:{}/", secure.port)).await;
+        assert_eq!(answer, "hello over TLS");
+    }
+    let answer = world.bash(&format!("{CURL} http://good.example:{}/", plain.port)).await;
+    assert_eq!(answer, "hello, all");
+    // SOCKS with names, on the same port.
+    let socks = "env -u http_proxy -u HTTP_PROXY -u https_proxy -u HTTPS_PROXY \
+                 all_proxy=socks5h://${http_proxy#http://}";
+    let answer = world.bash(&format!("{socks} {CURL} https://good.example:{}/", secure.port)).await;
+    assert_eq!(answer, "hello over TLS");
+    assert_eq!(world.notes.refusals(), [""; 0]);
+
+    for host in ["other.example", "unknown.example", "169.254.169.254", "10.1.2.3"] {
+        let port = plain.port;
+        let answer = world.bash(&format!("{CURL} http://{host}:{port}/")).await;
+        assert!(answer.starts_with("conjure: ") && answer.contains("was refused: "), "{answer}");
+        let connect = "--output /dev/null --write-out %{http_connect}";
+        let answer = world.run(&["bash", "-c", &format!("{CURL} {connect} https://{host}:{port}/")]).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.end, CommandEnd::Exited(56));
+        // What curl says of it comes first.
+        assert!(text(&answer).ends_with("403"), "{}", text(&answer));
+    }
+    let refusals = world.notes.refusals();
+    assert_eq!(refusals.len(), 8, "{refusals:?}");
+    assert!(
+        refusals[0].contains("`other.example") && refusals[0].contains("not on the list"),
+        "{refusals:?}"
+    );
+}
+
+const PYTHON: &str = r#"
+import ssl, sys, urllib.request, urllib.error
+context = ssl.create_default_context(cafile="root.pem")
+opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+for url in sys.argv[1:]:
+    try:
+        print(opener.open(url, timeout=60).read().decode().splitlines()[0])
+    except urllib.error.HTTPError as error:
+        print(error.code, error.read().decode().splitlines()[0])
+    except OSError as error:
+        print(error)
+"#;
+
+#[tokio::test]
+async fn python_reaches_what_is_allowed_and_hears_why_not() {
+    let (world, plain, secure) = web().await;
+    if !world.has("python3").await {
+        return;
+    }
+    let urls = [
+        format!("https://good.example:{}/", secure.port),
+        format!("http://good.example:{}/", plain.port),
+        format!("https://other.example:{}/", secure.port),
+        format!("http://other.example:{}/", plain.port),
+    ];
+    let answers = world.python(PYTHON, &urls.each_ref().map(String::as_str)).await;
+    let lines: Vec<&str> = answers.lines().collect();
+    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{answers}");
+    assert!(lines[2].contains("403 Forbidden"), "{answers}");
+    assert!(lines[3].starts_with("403 conjure: `other.example"), "{answers}");
+}
+
+const NODE: &str = r"
+const say = (url) => fetch(url).then((answer) => answer.text(), (error) => `failed: ${error.cause ?? error}`);
+(async () => { for (const url of process.argv.slice(1)) console.log((await say(url)).split('\n')[0]); })();
+";
+
+#[tokio::test]
+async fn node_reaches_what_is_allowed_where_it_knows_how() {
+    let (world, plain, secure) = web().await;
+    let version = world.run(&["bash", "-c", "node --version"]).await.unwrap();
+    let version = text(&version);
+    let mut numbers =
+        version.trim().trim_start_matches('v').split('.').map_while(|part| part.parse::<u32>().ok());
+    let knows_how = match (numbers.next(), numbers.next()) {
+        (Some(22), Some(minor)) => minor >= 21,
+        (Some(24), Some(minor)) => minor >= 5,
+        (Some(major), _) => major > 24,
+        _ => false,
+    };
+    if !knows_how {
+        eprintln!("SKIPPED: no `node` that knows NODE_USE_ENV_PROXY (22.21, 24.5), but {version:?}");
+        return;
+    }
+    let urls = [
+        format!("https://good.example:{}/", secure.port),
+        format!("http://good.example:{}/", plain.port),
+        format!("https://other.example:{}/", secure.port),
+    ];
+    let node = ["env", "NODE_EXTRA_CA_CERTS=root.pem", "node", "-e", NODE];
+    let answers = world.run(&[&node[..], &urls.each_ref().map(String::as_str)].concat()).await.unwrap();
+    let answers = text(&answers);
+    let lines: Vec<&str> = answers.lines().collect();
+    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{answers}");
+    assert!(lines[2].starts_with("failed: "), "{answers}");
+}
+
+#[tokio::test]
+async fn under_full_everything_public_may_be_asked_for_and_nothing_private() {
+    let world = plain_jail(NetworkPolicy::Full).await;
+    if !world.has("curl").await {
+        return;
+    }
+    for host in ["10.0.0.1", "169.254.169.254", "[::1]", "[fd00::1]", "0"] {
+        let answer = world.bash(&format!("{CURL} --globoff http://{host}:81/")).await;
+        assert!(answer.contains("was refused: "), "{answer}");
+    }
+    assert_eq!(world.notes.refusals().len(), 5);
+}

@@ -1,0 +1,102 @@
+//! What a jail must not have: interfaces, names, routes; and under `none` not even a proxy.
+
+use conjure_sandbox::NetworkPolicy;
+
+use crate::world::{allowing, plain_jail};
+
+/// Tries every way that needs no proxy, and says how each failed.
+const ATTEMPTS: &str = r#"
+import errno, socket
+for family, address in ((socket.AF_INET, "1.1.1.1"), (socket.AF_INET6, "2606:4700:4700::1111"),
+                        (socket.AF_INET, "10.0.0.1"), (socket.AF_INET, "169.254.169.254")):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        with socket.socket(family, kind) as attempt:
+            try:
+                attempt.connect((address, 53))
+                attempt.send(b"out")
+                print("REACHED", address)
+            except OSError as error:
+                print(errno.errorcode[error.errno])
+try:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        attempt.sendto(b"out", ("255.255.255.255", 53))
+        print("REACHED everybody")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+for name in ("example.com", "good.example"):
+    try:
+        socket.getaddrinfo(name, 443)
+        print("RESOLVED", name)
+    except socket.gaierror as error:
+        print("no name")
+"#;
+
+#[tokio::test]
+async fn no_packet_has_a_way_out_whatever_the_policy() {
+    for network in [NetworkPolicy::None, allowing(&["example.com"], &[443]), NetworkPolicy::Full] {
+        let world = plain_jail(network.clone()).await;
+        // The names of all interfaces, each after two lines of headings.
+        let interfaces = world.bash("sed -n 's/^ *\\([^ ]*\\):.*/\\1/p' /proc/net/dev").await;
+        assert_eq!(interfaces, "lo\n", "{network:?}");
+        assert_eq!(world.bash("tail -n +2 /proc/net/route").await, "", "{network:?}");
+        if world.has("python3").await {
+            let said = world.python(ATTEMPTS, &[]).await;
+            let lines: Vec<&str> = said.lines().collect();
+            assert_eq!(lines, [&["ENETUNREACH"; 9][..], &["no name"; 2]].concat(), "{network:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn under_none_nothing_listens_and_nothing_names_a_proxy() {
+    let world = plain_jail(NetworkPolicy::None).await;
+    assert_eq!(world.bash("cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A ' || true").await, "0\n");
+    assert_eq!(world.bash("env | grep -ci proxy || true").await, "0\n");
+    let refused = world.bash("(exec 3<>/dev/tcp/127.0.0.1/3128) 2>&1 || true").await;
+    assert!(refused.contains("Connection refused"), "{refused}");
+}
+
+#[tokio::test]
+async fn commands_find_the_proxy_and_cannot_take_its_place() {
+    let world = plain_jail(allowing(&["example.com"], &[443])).await;
+    let named = world.bash("echo $http_proxy $HTTPS_PROXY $all_proxy $no_proxy $NODE_USE_ENV_PROXY").await;
+    let url = "http://127.0.0.1:3128";
+    assert_eq!(named, format!("{url} {url} {url} localhost,127.0.0.1 1\n"));
+    // One listener, on loopback only.
+    let listening = world.bash("cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == \"0A\" { print $2 }'").await;
+    assert_eq!(listening, "0100007F:0C38\n");
+    if world.has("python3").await {
+        let taken = r#"
+import errno, socket
+for address in ("127.0.0.1", "0.0.0.0"):
+    for option in (None, socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        with socket.socket() as attempt:
+            if option:
+                attempt.setsockopt(socket.SOL_SOCKET, option, 1)
+            try:
+                attempt.bind((address, 3128))
+                attempt.listen()
+                print("TAKEN")
+            except OSError as error:
+                print(errno.errorcode[error.errno])
+"#;
+        let said = world.python(taken, &[]).await;
+        assert_eq!(said.lines().collect::<Vec<_>>(), ["EADDRINUSE"; 6]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_host_is_refused_before_anything_is_made() {
+    use conjure_base::SystemClock;
+    use conjure_sandbox::{ExecutionContext, Jail, Sandbox, SandboxErrorKind};
+
+    let workspace = tempfile::tempdir().unwrap();
+    let network = NetworkPolicy::Limited(vec!["good.example".to_owned(), "https://example.com/".to_owned()]);
+    let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };
+    let clock = std::sync::Arc::new(SystemClock);
+    let opened = Sandbox::open(&Jail::new([]), &context, clock, crate::support::soon(30)).await;
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::BadRequest);
+    assert!(error.to_string().contains("`https://example.com/`"), "{error}");
+}

@@ -1,0 +1,292 @@
+//! The store: opening it, and looking at what is in it.
+//!
+//! State: open folders, and a memory of files that were digested ([`crate::cache`]). What is on the disk stays in a
+//! crash; the memory is forgotten, and files are read again.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek as _, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conjure_base::{Clock, Digest, SystemClock};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io::Errno;
+
+use crate::cache::Known;
+use crate::error::StoreError;
+use crate::folders::{Folders, name_of};
+use crate::source::digest_all;
+
+/// Whether a content is executable. The two are separate files, since the mode belongs to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Variant {
+    /// Mode 0444.
+    Plain,
+    /// Mode 0555.
+    Executable,
+}
+
+impl Variant {
+    pub(crate) const ALL: [Self; 2] = [Self::Plain, Self::Executable];
+
+    pub(crate) const fn folder(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Executable => "executable",
+        }
+    }
+
+    pub(crate) const fn mode(self) -> Mode {
+        match self {
+            Self::Plain => Mode::from_raw_mode(0o444),
+            Self::Executable => Mode::from_raw_mode(0o555),
+        }
+    }
+}
+
+/// What an insertion waits for, and so what a crash of the machine can do. A crash of the process alone does nothing to
+/// what was inserted, whichever it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Nothing: after a crash of the machine a content may be cut or empty. For stores in memory, and for those that
+    /// are emptied when the machine starts.
+    Process,
+    /// That the content is on the disk before it has its name, so that it is whole or absent after any crash. For what
+    /// can be inserted again. About one flush of the disk for each new content, or for each 64 of a tree.
+    #[default]
+    Content,
+    /// That the name is on the disk, too: what was inserted is there after any crash. For what cannot be had again. About
+    /// two flushes of the disk for each new content.
+    Name,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// What an insertion waits for.
+    pub durability: Durability,
+    /// Tells how fresh a file is: one that was changed within the last two seconds is not remembered, since it could
+    /// change again without showing it.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { durability: Durability::default(), clock: Arc::new(SystemClock) }
+    }
+}
+
+/// Content by digest in a folder. Clones are the same store.
+///
+/// ```
+/// use conjure_store::{Store, Variant, Verify};
+///
+/// let folder = tempfile::tempdir()?;
+/// let store = Store::open(&folder.path().join("store"))?;
+/// let inserted = store.insert_bytes(b"hello", Variant::Plain)?;
+/// assert!(store.contains(&inserted.digest, Variant::Plain)?);
+///
+/// let mut text = String::new();
+/// std::io::Read::read_to_string(&mut store.get(&inserted.digest, Verify::Yes)?, &mut text)?;
+/// assert_eq!(text, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) folders: Folders,
+    pub(crate) options: StoreOptions,
+    pub(crate) known: Known,
+    /// Part of the names of temporary files.
+    next: AtomicU64,
+}
+
+/// While it is there, nothing is collected.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    _lock: Option<OwnedFd>,
+}
+
+/// Whether a content is compared with its digest when it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verify {
+    /// It is read once before it is given.
+    Yes,
+    /// It is trusted.
+    No,
+}
+
+/// An open content.
+#[derive(Debug)]
+pub struct Content {
+    file: File,
+    size: u64,
+}
+
+impl Store {
+    /// Opens the store in this folder, which is made if it is missing, with the usual options.
+    ///
+    /// # Errors
+    /// `Unusable` when the folder holds something else, belongs to somebody else, or others may write into it; else what
+    /// the system says.
+    pub fn open(root: &Path) -> Result<Self, StoreError> {
+        Self::open_with(root, StoreOptions::default())
+    }
+
+    /// Opens the store in this folder.
+    ///
+    /// # Errors
+    /// As for [`Store::open`].
+    pub fn open_with(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        let folders = Folders::open(root)?;
+        let known = Known::default();
+        Ok(Self { inner: Arc::new(Inner { folders, options, known, next: AtomicU64::new(0) }) })
+    }
+
+    /// The store's folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.inner.folders.path()
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// Whether the content is there in this variant.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn contains(&self, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
+        Ok(self.inner.folders.stat(digest, variant)?.is_some())
+    }
+
+    /// The content's bytes; `None` when it is in neither variant.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn size(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
+        for variant in Variant::ALL {
+            if let Some(stat) = self.inner.folders.stat(digest, variant)? {
+                return Ok(Some(u64::try_from(stat.st_size).unwrap_or(0)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the content, in whichever variant it is there.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; with [`Verify::Yes`], `Corrupt` when it is not what its digest says.
+    pub fn get(&self, digest: &Digest, verify: Verify) -> Result<Content, StoreError> {
+        let folders = &self.inner.folders;
+        for variant in Variant::ALL {
+            let failed = |errno| StoreError::of(errno, "open", &folders.path_of(digest, variant));
+            let file = match self.inner.open(digest, variant) {
+                Err(Errno::NOENT) => continue,
+                other => File::from(other.map_err(failed)?),
+            };
+            let mut content = Content { size: 0, file };
+            let failed = |error| StoreError::of_io(error, "read", &folders.path_of(digest, variant));
+            content.size = content.file.metadata().map_err(failed)?.len();
+            if verify == Verify::Yes {
+                let (actual, _) = digest_all(&mut content.file).map_err(failed)?;
+                if actual != *digest {
+                    return Err(StoreError::Corrupt { digest: *digest, actual });
+                }
+                content.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+            }
+            return Ok(content);
+        }
+        Err(StoreError::Absent { digest: *digest })
+    }
+
+    /// Removes the content in both variants, such as one that was found to be corrupt. Whether it was there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove(&self, digest: &Digest) -> Result<bool, StoreError> {
+        let mut was_there = false;
+        for variant in Variant::ALL {
+            was_there |= self.inner.remove(digest, variant)?;
+        }
+        Ok(was_there)
+    }
+}
+
+impl Inner {
+    /// A name for a temporary file that nobody in this process uses.
+    pub(crate) fn next_name(&self) -> String {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{next}", rustix::process::getpid().as_raw_nonzero())
+    }
+
+    pub(crate) fn open(&self, digest: &Digest, variant: Variant) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::openat(self.folders.of(variant), name_of(digest).as_str(), flags, Mode::empty())
+    }
+
+    pub(crate) fn remove(&self, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
+        let name = name_of(digest);
+        match rustix::fs::unlinkat(self.folders.of(variant), name.as_str(), AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(StoreError::of(errno, "remove", &self.folders.path_of(digest, variant))),
+        }
+    }
+
+    /// Keeps contents from being collected, until what is returned is dropped.
+    pub(crate) fn hold(&self) -> Result<Hold, StoreError> {
+        Ok(Hold { _lock: self.folders.lock(FlockOperation::LockShared)? })
+    }
+
+    /// Marks the content as used now, for [`Store::collect`]. Whether it is there.
+    ///
+    /// Who collects does not come between the look and the mark, because of the hold.
+    pub(crate) fn touch(&self, _: &Hold, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
+        if self.folders.stat(digest, variant)?.is_none() {
+            return Ok(false);
+        }
+        let times = Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+            last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        };
+        let name = name_of(digest);
+        // Where it cannot be marked it cannot be collected either.
+        let _ =
+            rustix::fs::utimensat(self.folders.of(variant), name.as_str(), &times, AtFlags::SYMLINK_NOFOLLOW);
+        Ok(true)
+    }
+}
+
+impl Content {
+    /// Its bytes.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The open file, for reading only.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("root", &self.root()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,281 @@
+//! The store when processes are killed, the disk is full, or the store cannot be written.
+//!
+//! Run without arguments it is the test; each part starts this program again with arguments, as the child that is
+//! killed, or that sees a file system of its own (`unshare`, which ends with it).
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "it is a test, without a harness"
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use conjure_base::Digest;
+use conjure_store::{Durability, Linked, Store, StoreErrorKind, StoreOptions, TreeOptions, Variant, Verify};
+use rustix::fs::{CWD, Mode, OFlags};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["child-insert", root, seed] => insert_for_ever(Path::new(root), seed.parse().unwrap()),
+        ["child-full", place] => full_disk(Path::new(place)),
+        ["child-read-only", root] => read_only(Path::new(root)),
+        ["child-foreign", root, place] => foreign(Path::new(root), Path::new(place)),
+        _ => {
+            for (name, test) in TESTS {
+                test();
+                println!("test {name} ... ok");
+            }
+        }
+    }
+}
+
+const TESTS: [(&str, fn()); 4] = [
+    ("writers_that_are_killed_leave_only_what_is_swept", writers_that_are_killed_leave_only_what_is_swept),
+    ("a_full_disk_is_told_and_leaves_nothing", a_full_disk_is_told_and_leaves_nothing),
+    ("a_store_that_cannot_be_written_can_be_read", a_store_that_cannot_be_written_can_be_read),
+    ("a_store_of_another_user_gives_copies", a_store_of_another_user_gives_copies),
+];
+
+#[expect(clippy::disallowed_methods, reason = "children are what this is about")]
+fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
+fn own_path() -> String {
+    std::env::current_exe().unwrap().to_str().unwrap().to_owned()
+}
+
+/// Kills the child when the test fails in between.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The content with this number: mostly small, sometimes more than a megabyte, so that each way of writing occurs.
+fn content(number: u64) -> Vec<u8> {
+    let length = if number % 23 == 5 { 1_100_000 } else { usize::try_from(number * 7919 % 30_011).unwrap() };
+    let mut bytes = vec![u8::try_from(number % 251).unwrap(); length];
+    bytes.extend(number.to_le_bytes());
+    bytes
+}
+
+/// The child: inserts one content after another, and says so.
+fn insert_for_ever(root: &Path, seed: u64) {
+    let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
+    let store = Store::open_with(root, options).unwrap();
+    for number in 0.. {
+        // Half of them are those of the other children, too.
+        let number = if number % 2 == 0 { number } else { number + 1_000 * seed };
+        let bytes = content(number);
+        let digest = match number % 3 {
+            0 => store.insert_bytes(&bytes, Variant::Plain).unwrap().digest,
+            1 => {
+                let mut insertion = store.insertion(Variant::Executable, u64::MAX).unwrap();
+                for piece in bytes.chunks(100_000) {
+                    insertion.push(piece).unwrap();
+                }
+                insertion.finish().unwrap().digest
+            }
+            _ => {
+                let file = root.with_extension(format!("source-{seed}"));
+                fs::write(&file, &bytes).unwrap();
+                store.insert_file(&file, Variant::Plain, u64::MAX).unwrap().digest
+            }
+        };
+        println!("{digest}");
+    }
+}
+
+fn writers_that_are_killed_leave_only_what_is_swept() {
+    const CHILDREN: u64 = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    let mut said: Vec<Digest> = Vec::new();
+    let mut was_left = 0;
+    for round in 0..8 {
+        let mut children: Vec<(Killed, BufReader<_>)> = (0..CHILDREN)
+            .map(|child| {
+                let seed = (round * CHILDREN + child + 1).to_string();
+                let mut child = command(&own_path())
+                    .args(["child-insert", root.to_str().unwrap(), &seed])
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                let stdout = BufReader::new(child.stdout.take().unwrap());
+                (Killed(child), stdout)
+            })
+            .collect();
+        // Each is killed after another number of contents, wherever it is then.
+        for (number, (child, stdout)) in children.iter_mut().enumerate() {
+            let mut line = String::new();
+            for _ in 0..=(round as usize + 5 * number) {
+                line.clear();
+                assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the child failed");
+                said.push(line.trim().parse().unwrap());
+            }
+            child.0.kill().unwrap();
+            child.0.wait().unwrap();
+            // What it had said before it died. The last line may be cut.
+            let mut rest = String::new();
+            stdout.read_to_string(&mut rest).unwrap();
+            said.extend(rest.lines().filter_map(|line| line.parse::<Digest>().ok()));
+        }
+        let store = Store::open(&root).unwrap();
+        was_left += store.usage().unwrap().temporary;
+        let swept = store.sweep().unwrap();
+        assert_eq!((swept.alive, store.usage().unwrap().temporary), (0, 0));
+        for (digest, _) in store.digests().unwrap() {
+            store.get(&digest, Verify::Yes).unwrap();
+        }
+        for digest in &said {
+            assert!(store.size(digest).unwrap().is_some(), "{digest} was acknowledged and is not there");
+        }
+    }
+    assert!(said.len() > 100, "{} contents", said.len());
+    assert!(was_left > 0, "no child was killed while it wrote: the test shows nothing");
+}
+
+/// Runs this program with a mount namespace of its own, in which `prepare` is done first.
+fn in_namespace(prepare: &str, arguments: &[&str]) {
+    let script = format!("set -e; {prepare}; shift; exec \"$@\"");
+    let status = command("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &own_path()])
+        .args(arguments)
+        .status()
+        .expect("`unshare` is there (util-linux)");
+    assert!(status.success(), "{status}: {arguments:?}");
+}
+
+fn a_full_disk_is_told_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    in_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", &["child-full", place]);
+}
+
+fn full_disk(place: &Path) {
+    let store = Store::open(&place.join("store")).unwrap();
+    let small = store.insert_bytes(b"small", Variant::Plain).unwrap().digest;
+    let large = vec![5; 3 << 20];
+    let full = |error: conjure_store::StoreError| {
+        assert_eq!(error.kind(), StoreErrorKind::NoSpace, "{error}");
+        assert!(error.to_string().contains("full"), "{error}");
+    };
+    let assert_tidy = || {
+        let usage = store.usage().unwrap();
+        assert_eq!((usage.contents, usage.temporary), (1, 0));
+    };
+    full(store.insert_bytes(&large, Variant::Plain).unwrap_err());
+    assert_tidy();
+    let source = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::create_dir(source.path().join("tree")).unwrap();
+    let file = source.path().join("tree/file");
+    fs::write(&file, &large).unwrap();
+    full(store.insert_file(&file, Variant::Plain, u64::MAX).unwrap_err());
+    assert_tidy();
+    full(store.insert_tree(&source.path().join("tree"), &TreeOptions::default()).unwrap_err());
+    assert_tidy();
+    let mut insertion = store.insertion(Variant::Plain, u64::MAX).unwrap();
+    full(insertion.push(&large).unwrap_err());
+    drop(insertion);
+    assert_tidy();
+    // Many small ones run out of it, too, and what was there stays.
+    let error = (0_u32..).find_map(|number| {
+        let bytes = [number.to_le_bytes().as_slice(), &[0; 10_000]].concat();
+        store.insert_bytes(&bytes, Variant::Plain).err()
+    });
+    full(error.unwrap());
+    assert_eq!(store.usage().unwrap().temporary, 0);
+    store.get(&small, Verify::Yes).unwrap();
+    // And there is room again once something goes.
+    let later = conjure_base::Timestamp::from_millis(u64::MAX);
+    store.collect(|digest| *digest == small, later).unwrap();
+    store.insert_bytes(&[1; 1 << 20], Variant::Plain).unwrap();
+}
+
+fn a_store_that_cannot_be_written_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    Store::open(&root).unwrap().insert_bytes(b"there", Variant::Plain).unwrap();
+    let root = root.to_str().unwrap();
+    in_namespace("mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"", &["child-read-only", root]);
+}
+
+fn read_only(root: &Path) {
+    let store = Store::open(root).unwrap();
+    let there = Digest::of(b"there");
+    assert!(!store.insert_bytes(b"there", Variant::Plain).unwrap().is_new);
+    store.get(&there, Verify::Yes).unwrap();
+    let refused = store.insert_bytes(b"not there", Variant::Plain).unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::ReadOnly);
+    assert!(refused.to_string().contains("read-only"), "{refused}");
+    let later = conjure_base::Timestamp::from_millis(u64::MAX);
+    assert_eq!(store.collect(|_| false, later).unwrap_err().kind(), StoreErrorKind::ReadOnly);
+    assert_eq!(store.sweep().unwrap().removed, 0);
+    // A mount of its own is another file system to links.
+    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+    let folder = rustix::fs::openat(CWD, elsewhere.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let linked = store.link_into(&there, Variant::Plain, folder.unwrap(), Path::new("copy")).unwrap();
+    assert_eq!(linked, Linked::Copied);
+}
+
+/// `fs.protected_hardlinks` lets a user link his own files only; a store may be the system's.
+fn a_store_of_another_user_gives_copies() {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        println!("(not shown: only root can be two users)");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let root = folder.path().join("store");
+    Store::open(&root).unwrap().insert_bytes(b"there", Variant::Plain).unwrap();
+    for shared in ["", "plain", "executable", "temporary"] {
+        fs::set_permissions(root.join(shared), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let shard = Digest::of(b"there").to_hex();
+    fs::set_permissions(root.join("plain").join(&shard[..2]), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(root.join("version"), fs::Permissions::from_mode(0o644)).unwrap();
+    let place = folder.path().join("place");
+    fs::create_dir(&place).unwrap();
+    std::os::unix::fs::chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
+    // This program may lie where that user cannot go.
+    let program = folder.path().join("program");
+    fs::copy(own_path(), &program).unwrap();
+    let status = command(program.to_str().unwrap())
+        .args(["child-foreign", root.to_str().unwrap(), place.to_str().unwrap()])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+}
+
+fn foreign(root: &Path, place: &Path) {
+    let store = Store::open(root).unwrap();
+    let there = Digest::of(b"there");
+    let folder = rustix::fs::openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let linked = store.link_into(&there, Variant::Plain, folder, Path::new("name")).unwrap();
+    let is_protected = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap().trim() == "1";
+    assert_eq!(linked, if is_protected { Linked::Copied } else { Linked::Hard });
+    assert_eq!(fs::read(place.join("name")).unwrap(), b"there");
+    let links = if is_protected { 1 } else { 2 };
+    assert_eq!(fs::metadata(place.join("name")).unwrap().nlink(), links);
+    assert_eq!(
+        store.insert_bytes(b"new", Variant::Plain).unwrap_err().kind(),
+        StoreErrorKind::PermissionDenied
+    );
+}

@@ -1,0 +1,123 @@
+//! The store against a map, and folders there and back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use conjure_base::{Digest, Timestamp};
+use conjure_store::{TreeOptions, Variant, Verify};
+use proptest::prelude::*;
+
+use crate::support::{Bed, set_mode};
+
+#[derive(Debug, Clone)]
+enum Act {
+    Insert(Vec<u8>, Variant),
+    Remove(Vec<u8>),
+    Collect(BTreeSet<Vec<u8>>),
+}
+
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    // Few different ones, so that they meet.
+    prop_oneof![Just(Vec::new()), prop::collection::vec(0..3_u8, 0..3)]
+}
+
+fn variant() -> impl Strategy<Value = Variant> {
+    prop_oneof![Just(Variant::Plain), Just(Variant::Executable)]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (content(), variant()).prop_map(|(bytes, variant)| Act::Insert(bytes, variant)),
+        1 => content().prop_map(Act::Remove),
+        1 => prop::collection::btree_set(content(), 0..6).prop_map(Act::Collect),
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[ab.]{1,2}".prop_filter("no folder's own names", |name| name != "." && name != "..")
+}
+
+fn files() -> impl Strategy<Value = BTreeMap<Vec<String>, (Vec<u8>, bool)>> {
+    let path = prop::collection::vec(name(), 1..4);
+    prop::collection::btree_map(path, (content(), any::<bool>()), 0..12).prop_map(|files| {
+        // A name cannot be a file's and a folder's.
+        let folders: BTreeSet<Vec<String>> = files
+            .keys()
+            .flat_map(|path| (1..path.len()).map(|length| path[..length].to_vec()).collect::<Vec<_>>())
+            .collect();
+        files.into_iter().filter(|(path, _)| !folders.contains(path)).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_holds_what_was_inserted_and_not_removed(acts in prop::collection::vec(act(), 0..24)) {
+        let bed = Bed::new();
+        let mut model: BTreeMap<(Vec<u8>, Variant), ()> = BTreeMap::new();
+        for act in acts {
+            match act {
+                Act::Insert(bytes, variant) => {
+                    let inserted = bed.store.insert_bytes(&bytes, variant).unwrap();
+                    prop_assert_eq!(inserted.digest, Digest::of(&bytes));
+                    prop_assert_eq!(inserted.is_new, model.insert((bytes, variant), ()).is_none());
+                }
+                Act::Remove(bytes) => {
+                    let was_there = bed.store.remove(&Digest::of(&bytes)).unwrap();
+                    let before = model.len();
+                    model.retain(|(other, _), ()| *other != bytes);
+                    prop_assert_eq!(was_there, model.len() < before);
+                }
+                Act::Collect(live) => {
+                    let digests: BTreeSet<String> =
+                        live.iter().map(|bytes| Digest::of(bytes).to_hex()).collect();
+                    let later = Timestamp::from_millis(u64::MAX);
+                    bed.store.collect(|digest| digests.contains(&digest.to_hex()), later).unwrap();
+                    model.retain(|(bytes, _), ()| live.contains(bytes));
+                }
+            }
+            let mut held = bed.store.digests().unwrap();
+            held.sort_by_key(|(digest, variant)| (digest.to_hex(), *variant));
+            let mut expected: Vec<_> =
+                model.keys().map(|(bytes, variant)| (Digest::of(bytes), *variant)).collect();
+            expected.sort_by_key(|(digest, variant)| (digest.to_hex(), *variant));
+            prop_assert_eq!(held, expected);
+        }
+        for (bytes, variant) in model.keys() {
+            prop_assert!(bed.store.contains(&Digest::of(bytes), *variant).unwrap());
+            prop_assert_eq!(bed.store.get(&Digest::of(bytes), Verify::Yes).unwrap().size(), bytes.len() as u64);
+        }
+        bed.assert_tidy();
+    }
+
+    #[test]
+    fn folders_go_in_and_come_out(files in files(), change in any::<prop::sample::Index>()) {
+        let bed = Bed::new();
+        let source = bed.path("source");
+        fs::create_dir(&source).unwrap();
+        for (path, (bytes, is_executable)) in &files {
+            let path = bed.file(&format!("source/{}", path.join("/")), bytes);
+            set_mode(&path, if *is_executable { 0o755 } else { 0o644 });
+        }
+        let options = TreeOptions::default();
+        let tree = bed.store.insert_tree(&source, &options).unwrap();
+        prop_assert_eq!(tree.files().len(), files.len());
+        let (place, folder) = bed.folder("place");
+        bed.store.link_tree(&tree, &folder).unwrap();
+        let again = bed.store.insert_tree(&place, &options).unwrap();
+        prop_assert_eq!(&again, &tree);
+        // Whatever is changed of a file changes the digest.
+        if let Some((path, (bytes, is_executable))) = files.iter().nth(change.index(files.len().max(1))) {
+            let path = source.join(path.join("/"));
+            if *is_executable {
+                set_mode(&path, 0o644);
+            } else {
+                fs::write(&path, [bytes.as_slice(), b"x"].concat()).unwrap();
+            }
+            let changed = bed.store.insert_tree(&source, &options).unwrap();
+            prop_assert_ne!(changed.digest(), tree.digest());
+        }
+        bed.assert_tidy();
+    }
+}

@@ -1,0 +1,101 @@
+//! Stores to test with, and a clock that is ahead.
+
+use std::fs;
+use std::future::Future;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
+use conjure_store::{Durability, Store, StoreOptions, Tree};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags};
+use tempfile::TempDir;
+
+/// A clock that is an hour ahead: every file has been as it is for long.
+#[derive(Debug)]
+pub(crate) struct Ahead;
+
+impl Clock for Ahead {
+    fn timestamp(&self) -> Timestamp {
+        Timestamp::from_millis(SystemClock.timestamp().millis() + 3_600_000)
+    }
+
+    fn deadline(&self, after: Duration) -> Deadline {
+        SystemClock.deadline(after)
+    }
+
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        SystemClock.remaining(deadline)
+    }
+
+    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        SystemClock.sleep_until(deadline)
+    }
+}
+
+/// A store that waits for no disk, and a folder beside it.
+pub(crate) struct Bed {
+    pub(crate) folder: TempDir,
+    pub(crate) store: Store,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self::with(StoreOptions { durability: Durability::Process, ..StoreOptions::default() })
+    }
+
+    pub(crate) fn with(options: StoreOptions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open_with(&folder.path().join("store"), options).unwrap();
+        Self { folder, store }
+    }
+
+    /// A bed whose store remembers files at once.
+    pub(crate) fn ahead() -> Self {
+        Self::with(StoreOptions { durability: Durability::Process, clock: Arc::new(Ahead) })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A new file beside the store.
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// A new folder beside the store, open.
+    pub(crate) fn folder(&self, name: &str) -> (PathBuf, OwnedFd) {
+        let path = self.path(name);
+        fs::create_dir(&path).unwrap();
+        (path.clone(), open(&path))
+    }
+
+    /// Nothing half written is in the store.
+    pub(crate) fn assert_tidy(&self) {
+        assert_eq!(self.store.usage().unwrap().temporary, 0);
+    }
+}
+
+pub(crate) fn open(folder: &Path) -> OwnedFd {
+    rustix::fs::openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .unwrap()
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+pub(crate) fn paths(tree: &Tree) -> Vec<&str> {
+    tree.files().iter().map(|file| file.path().to_str().unwrap()).collect()
+}
