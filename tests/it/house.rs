@@ -37,7 +37,8 @@ const ARROWS: [(&str, &[&str]); 11] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 23] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 24] = [
+    ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
     ("flate2", &["conjure-skill"]),

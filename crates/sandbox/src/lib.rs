@@ -14,6 +14,8 @@ compile_error!(
 mod cgroup;
 mod connector;
 mod context;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod egress;
 mod error;

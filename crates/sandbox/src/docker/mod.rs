@@ -1,0 +1,1 @@
+//! Containers, by the API of Docker Engine or Podman: the one folder that speaks to an engine.
