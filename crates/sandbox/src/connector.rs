@@ -5,6 +5,8 @@
 //! [`SandboxGuard`], which goes with the connection and ends the sandbox when it is dropped.
 
 use std::fmt;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 
 use conjure_guest::protocol::{Hello, SetupFailure, Welcome};
 use futures_util::future::BoxFuture;
@@ -14,6 +16,8 @@ use crate::context::ExecutionContext;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Proxy;
 use crate::isolation::Isolation;
+#[cfg(target_os = "linux")]
+use crate::provision::Provider;
 use crate::types::Layout;
 
 /// Makes sandboxes of one kind.
@@ -68,6 +72,13 @@ pub trait SandboxGuard: Send + fmt::Debug {
     /// The error to tell when the guest could not confine itself: with what would help, where that is known.
     fn explain(&self, failure: &SetupFailure) -> SandboxError {
         SandboxError::new(SandboxErrorKind::Unavailable, format!("the sandbox cannot be set up: {failure}"))
+    }
+
+    /// Who puts content on the sandbox's shelves while it runs; asked once, after the greeting. `None`: nobody, and
+    /// [`crate::Executor::provide`] is unsupported.
+    #[cfg(target_os = "linux")]
+    fn provider(&self) -> Option<Arc<dyn Provider>> {
+        None
     }
 
     /// Waits until the guest has ended, and says how ("exit code 0", "signal 9 …"). May be dropped and asked again.

@@ -20,6 +20,8 @@ pub enum SandboxErrorKind {
     PathNotAllowed,
     /// A folder where a file is needed, the other way round, or a device.
     WrongFileType,
+    /// Something of that name is there already.
+    Exists,
     /// More than the operation takes.
     TooLarge,
     /// Not UTF-8 text where text is needed.

@@ -1,6 +1,8 @@
 //! What a tool call needs of a sandbox.
 
 use std::fmt;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -11,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::Isolation;
+#[cfg(target_os = "linux")]
+use crate::provision::Provision;
 use crate::types::{Command, CommandOutcome, Layout, LineRange, Listing, View, Written};
 
 /// Bytes in pieces, with flow control: a stream that is not polled holds up nothing but itself.
@@ -121,6 +125,24 @@ pub trait Executor: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Written, SandboxError>> {
         let _ = (path, content, options);
         unsupported("stream files in")
+    }
+
+    /// Puts a file or a folder of a store onto one of the sandbox's shelves, also while commands run, and yields where
+    /// the sandbox has it. Commands can read it and not change it. It is seen whole or not at all: a call that was
+    /// cancelled, dropped or too late leaves nothing, and one that says it is there is right.
+    ///
+    /// # Errors
+    /// `Exists` when the shelf has something of the name, even the same; `BadRequest` when the name is none; `NotFound` when
+    /// the store does not have all of it; `NoSpace` when the disk is full; `Cancelled` and `TimedOut`; `Lost` when the
+    /// sandbox has ended; `Unsupported` when it has no shelves.
+    #[cfg(target_os = "linux")]
+    fn provide<'a>(
+        &'a self,
+        provision: Provision,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
+        let _ = (provision, options);
+        unsupported("take content while it runs")
     }
 }
 

@@ -31,8 +31,10 @@ mod limits;
 mod local;
 mod mux;
 mod operation;
-#[cfg(all(feature = "local", target_os = "linux"))]
+#[cfg(all(feature = "places", target_os = "linux"))]
 mod places;
+#[cfg(target_os = "linux")]
+mod provision;
 mod sandbox;
 mod types;
 
@@ -49,10 +51,10 @@ pub use jail::Jail;
 pub use limits::{LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
-#[cfg(all(feature = "local", target_os = "linux"))]
-pub use places::{FolderId, remove_folder};
-#[cfg(all(feature = "jail", target_os = "linux"))]
-pub use places::{Place, Places, Shelf, SweptPlaces};
+#[cfg(all(feature = "places", target_os = "linux"))]
+pub use places::{FolderId, Place, Places, Shelves, SweptPlaces, remove_folder};
+#[cfg(target_os = "linux")]
+pub use provision::{Consent, Provided, Provider, Provision, Shelf};
 pub use sandbox::{RunEvent, RunStream, Sandbox};
 pub use types::{
     Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, DiskUsage, EntryKind, Input, Layout,

@@ -4,6 +4,8 @@
 //! guest ends itself, and all that it runs, when its stream ends.
 
 use std::fmt;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ use crate::executor::{CallOptions, ContentStream, Executor};
 use crate::isolation::Isolation;
 use crate::mux::{Call, Event, Failed, GRACE, Link, Tunnelling, shake_hands, supervise};
 use crate::operation::{self, Collected, Pump};
+#[cfg(target_os = "linux")]
+use crate::provision::{Consent, Provider, Provision, WithdrawOnDrop};
 use crate::types::{Command, CommandOutcome, Layout, LineRange, Listing, View, Written};
 
 /// How much of a file or of a program's output may be under way to a reader that does not read.
@@ -38,6 +42,8 @@ pub struct Sandbox {
     core: Arc<Core>,
     layout: Layout,
     isolation: Isolation,
+    #[cfg(target_os = "linux")]
+    provider: Option<Arc<dyn Provider>>,
 }
 
 /// What a program does while it runs.
@@ -116,6 +122,8 @@ impl Sandbox {
             }
         };
         let Connection { reader, writer, hello: _, layout, proxy, guard } = connection;
+        #[cfg(target_os = "linux")]
+        let provider = guard.provider();
         let gateway = proxy.map(|proxy| proxy.gateway);
         let tunnelling = if gateway.is_some() { Tunnelling::Taken } else { Tunnelling::Refused };
         let link = Arc::new(Link::new(clock, tunnelling));
@@ -124,7 +132,13 @@ impl Sandbox {
         tasks.spawn(supervise(Arc::clone(&link), guard, decoder, reader, writer, gateway, closing.clone()));
         tasks.close();
         let core = Arc::new(Core { link, closing, tasks });
-        Ok(Self { core, layout, isolation })
+        Ok(Self {
+            core,
+            layout,
+            isolation,
+            #[cfg(target_os = "linux")]
+            provider,
+        })
     }
 
     /// Why it does not work any more; `None` while it does.
@@ -323,6 +337,38 @@ impl Executor for Sandbox {
     ) -> BoxFuture<'a, Result<Written, SandboxError>> {
         let request = Request::Write { path: path.to_owned(), mode: None };
         Box::pin(self.change(request, Pump::of(content), options))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn provide<'a>(
+        &'a self,
+        provision: Provision,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
+        Box::pin(async move {
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            let Some(provider) = &self.provider else {
+                let message = "this kind of sandbox takes no content while it runs";
+                return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
+            };
+            let (path, consent) = (provision.path(), Consent::default());
+            let _called_off = WithdrawOnDrop(consent.clone());
+            let clock = self.core.link.clock();
+            let mut provided = provider.provide(provision, consent.clone());
+            let (kind, message) = tokio::select! {
+                biased;
+                () = options.cancel.cancelled() => (SandboxErrorKind::Cancelled, "it was cancelled"),
+                provided = &mut provided => return provided.map(|()| path),
+                () = clock.sleep_until(options.deadline) => (SandboxErrorKind::TimedOut, "its time was up"),
+            };
+            if consent.withdraw() {
+                return Err(SandboxError::new(kind, message));
+            }
+            // It appears just now.
+            provided.await.map(|()| path)
+        })
     }
 }
 

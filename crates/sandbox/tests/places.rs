@@ -9,8 +9,11 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use conjure_sandbox::{FolderId, Places, SandboxErrorKind, Shelf, remove_folder};
-use conjure_store::{Durability, Store, StoreOptions, TreeOptions, Variant};
+use conjure_base::Digest;
+use conjure_sandbox::{
+    Consent, FolderId, Place, Places, Provision, SandboxError, SandboxErrorKind, Shelf, remove_folder,
+};
+use conjure_store::{Durability, Store, StoreOptions, Tree, TreeOptions, Variant};
 use proptest::prelude::*;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use tempfile::TempDir;
@@ -34,7 +37,7 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    fn tree(&self, files: &[(&str, &str)]) -> conjure_store::Tree {
+    fn tree(&self, files: &[(&str, &str)]) -> Tree {
         let source = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = source.path().join(path);
@@ -42,6 +45,16 @@ impl Bed {
             fs::write(path, text).unwrap();
         }
         self.store.insert_tree(source.path(), &TreeOptions::default()).unwrap()
+    }
+
+    fn provide(&self, place: &Place, name: &str, tree: &Tree) -> Result<(), SandboxError> {
+        let provision = Provision::tree(Shelf::Skills, name, &self.store, tree.clone());
+        place.provide(&provision, &Consent::default())
+    }
+
+    fn provide_file(&self, place: &Place, name: &str, digest: Digest) -> Result<(), SandboxError> {
+        let provision = Provision::file(Shelf::Artifacts, name, &self.store, digest, Variant::Plain);
+        place.provide(&provision, &Consent::default())
     }
 }
 
@@ -59,9 +72,9 @@ fn a_place_holds_what_a_sandbox_reads_and_goes_with_its_value() {
     let bed = Bed::new();
     let place = bed.places.make().unwrap();
     let tree = bed.tree(&[("SKILL.md", "# Hello"), ("scripts/run.sh", "true")]);
-    place.provide(Shelf::Skills, "hello", &bed.store, &tree).unwrap();
+    bed.provide(&place, "hello", &tree).unwrap();
     let artifact = bed.store.insert_bytes(b"a,b", Variant::Plain).unwrap().digest;
-    place.provide_file(Shelf::Artifacts, "sales", &bed.store, &artifact, Variant::Plain).unwrap();
+    bed.provide_file(&place, "sales", artifact).unwrap();
     assert_eq!(names(place.path()), ["artifacts", "lock", "output", "skills"]);
     assert_eq!(fs::read(place.shelf(Shelf::Skills).join("hello/scripts/run.sh")).unwrap(), b"true");
     assert_eq!(fs::read(place.shelf(Shelf::Artifacts).join("sales")).unwrap(), b"a,b");
@@ -83,11 +96,10 @@ fn what_cannot_be_provided_leaves_what_is_there() {
     let bed = Bed::new();
     let place = bed.places.make().unwrap();
     let tree = bed.tree(&[("SKILL.md", "# One")]);
-    let provide =
-        |name: &str, tree| place.provide(Shelf::Skills, name, &bed.store, tree).map_err(|error| error.kind());
+    let provide = |name: &str, tree| bed.provide(&place, name, tree).map_err(|error| error.kind());
     provide("one", &tree).unwrap();
     let other = bed.tree(&[("SKILL.md", "# Two")]);
-    assert_eq!(provide("one", &other), Err(SandboxErrorKind::BadRequest));
+    assert_eq!(provide("one", &other), Err(SandboxErrorKind::Exists));
     for name in ["", ".", "..", "a/b", "../x", "nul\0"] {
         assert_eq!(provide(name, &other), Err(SandboxErrorKind::BadRequest), "{name:?}");
     }
@@ -96,13 +108,27 @@ fn what_cannot_be_provided_leaves_what_is_there() {
     assert_eq!(names(&place.shelf(Shelf::Skills)), ["one"]);
     assert_eq!(fs::read(place.shelf(Shelf::Skills).join("one/SKILL.md")).unwrap(), b"# One");
     assert_eq!(names(place.path()), ["artifacts", "lock", "output", "skills"]);
-    let file = |name: &str| {
-        let digest = tree.files()[0].digest();
-        place.provide_file(Shelf::Artifacts, name, &bed.store, digest, Variant::Plain)
-    };
+    let file = |name: &str| bed.provide_file(&place, name, *tree.files()[0].digest());
     file("name").unwrap();
-    assert_eq!(file("name").unwrap_err().kind(), SandboxErrorKind::BadRequest);
+    assert_eq!(file("name").unwrap_err().kind(), SandboxErrorKind::Exists);
     assert_eq!(file("a/b").unwrap_err().kind(), SandboxErrorKind::BadRequest);
+    assert_eq!(names(place.path()), ["artifacts", "lock", "output", "skills"]);
+}
+
+#[test]
+fn what_was_called_off_does_not_appear() {
+    let bed = Bed::new();
+    let place = bed.places.make().unwrap();
+    let called_off = Consent::default();
+    assert!(called_off.withdraw());
+    let tree = bed.tree(&[("SKILL.md", "# One")]);
+    let file = Provision::file(Shelf::Skills, "file", &bed.store, *tree.files()[0].digest(), Variant::Plain);
+    for provision in [Provision::tree(Shelf::Skills, "one", &bed.store, tree.clone()), file] {
+        let refusal = place.provide(&provision, &called_off).unwrap_err();
+        assert_eq!(refusal.kind(), SandboxErrorKind::Cancelled);
+    }
+    assert_eq!(names(&place.shelf(Shelf::Skills)), [""; 0]);
+    assert_eq!(names(place.path()), ["artifacts", "lock", "output", "skills"]);
 }
 
 #[test]
@@ -150,7 +176,7 @@ fn what_dead_hosts_left_is_swept() {
     assert_eq!(names(alive.path()), ["artifacts", "lock", "output", "skills"]);
 }
 
-fn remove(path: &Path) -> Result<(), conjure_sandbox::SandboxError> {
+fn remove(path: &Path) -> Result<(), SandboxError> {
     remove_folder(path, FolderId::of(path).unwrap())
 }
 

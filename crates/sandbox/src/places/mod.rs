@@ -1,29 +1,34 @@
 //! Folders of the host that belong to sandboxes: made, filled, and removed whatever lies in them.
 
-#[cfg(feature = "jail")]
 mod host;
-#[cfg(feature = "jail")]
 mod place;
 mod removal;
+mod shelves;
 
-#[cfg(feature = "jail")]
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, RenameFlags};
+use rustix::io::Errno;
+
 pub use host::{Places, SweptPlaces};
-#[cfg(feature = "jail")]
-pub use place::{Place, Shelf};
+pub use place::Place;
 pub use removal::{FolderId, remove_folder};
+pub use shelves::Shelves;
 
 /// Renames a folder to a name that is not taken.
-#[cfg(feature = "jail")]
-fn rename_new(
-    from: &std::os::fd::OwnedFd,
-    name: &str,
-    to: &std::os::fd::OwnedFd,
-    new_name: &str,
-) -> Result<(), rustix::io::Errno> {
-    use rustix::io::Errno;
-    match rustix::fs::renameat_with(from, name, to, new_name, rustix::fs::RenameFlags::NOREPLACE) {
+fn rename_new(from: &OwnedFd, name: &str, to: &OwnedFd, new_name: &str) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
         // The file system does not know the flag. Then only an empty folder is replaced.
         Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(from, name, to, new_name),
+        other => other,
+    }
+}
+
+/// Moves a file to another folder, where its name must not be taken.
+fn move_new(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(from, name, to, name, RenameFlags::NOREPLACE) {
+        // The file system does not know the flag.
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(from, name, to, name, AtFlags::empty()),
         other => other,
     }
 }

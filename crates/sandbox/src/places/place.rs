@@ -5,7 +5,7 @@
 //! <place>/skills/     what the sandbox has at /mnt/skills
 //! <place>/artifacts/  what it has at /artifacts
 //! <place>/output/     spilled output, which the sandbox writes
-//! <place>/draft-…     a tree that is being put together
+//! <place>/draft-…     what is being put together
 //! ```
 //!
 //! State: the folder. It is removed when the place is dropped; after a crash, by [`super::Places::sweep`].
@@ -15,36 +15,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conjure_base::Digest;
-use conjure_store::{Store, StoreError, StoreErrorKind, Tree, Variant};
+use conjure_store::{StoreError, StoreErrorKind};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::host::{Inner, unavailable};
 use super::removal::remove_beneath;
-use super::rename_new;
+use super::{move_new, rename_new};
 use crate::error::{SandboxError, SandboxErrorKind};
+use crate::provision::{Consent, Provided, Provision, Shelf};
 
 /// Who is inside the sandbox may be another user than the host.
 const SHARED: Mode = Mode::from_raw_mode(0o755);
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Which of the folders that a sandbox reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Shelf {
-    /// Each skill is a folder of its name.
-    Skills,
-    /// Each artifact is a file of its name.
-    Artifacts,
-}
-
-impl Shelf {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Skills => "skills",
-            Self::Artifacts => "artifacts",
-        }
+/// What a shelf's folder is called.
+const fn folder_of(shelf: Shelf) -> &'static str {
+    match shelf {
+        Shelf::Skills => "skills",
+        Shelf::Artifacts => "artifacts",
     }
 }
 
@@ -68,7 +58,7 @@ impl Place {
 
     /// Makes what is in a place.
     pub(super) fn furnish(&self) -> Result<(), SandboxError> {
-        [Shelf::Skills.name(), Shelf::Artifacts.name(), "output"]
+        [folder_of(Shelf::Skills), folder_of(Shelf::Artifacts), "output"]
             .into_iter()
             .try_for_each(|name| self.make(name))
             .map_err(|errno| unavailable("furnish", &self.path, errno))
@@ -89,7 +79,7 @@ impl Place {
     /// The folder that the sandbox reads as this shelf.
     #[must_use]
     pub fn shelf(&self, shelf: Shelf) -> PathBuf {
-        self.path.join(shelf.name())
+        self.path.join(folder_of(shelf))
     }
 
     /// The folder that output goes to which is too long.
@@ -98,47 +88,50 @@ impl Place {
         self.path.join("output")
     }
 
-    /// Puts a tree of the store onto a shelf under this name, whole at once, also while the sandbox runs.
+    /// Puts a content of a store onto a shelf, whole at once, also while the sandbox runs: by hard links where the store
+    /// lies on the same file system, else by copies. Blocks.
     ///
     /// # Errors
-    /// `BadRequest` when the name is none, or taken; `NotFound` when the store does not have all of the tree; `NoSpace`.
-    /// Nothing of the tree is there then.
-    pub fn provide(&self, shelf: Shelf, name: &str, store: &Store, tree: &Tree) -> Result<(), SandboxError> {
+    /// `BadRequest` when the name is none; `Exists` when it is taken; `NotFound` when the store does not have all of the
+    /// content; `NoSpace`; `Cancelled` when there was no consent in the end. Nothing of it is there then.
+    pub fn provide(&self, provision: &Provision, consent: &Consent) -> Result<(), SandboxError> {
+        let Provision { shelf, name, store, content } = provision;
         check_name(name)?;
+        let to = self.open(folder_of(*shelf))?;
+        // What is known to fail need not be put together first.
+        if rustix::fs::statat(&to, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Err(taken(name));
+        }
         let draft = format!("draft-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let put_together = self.make(&draft).map_err(|errno| unavailable("make", &self.path, errno));
         let result = put_together.and_then(|()| {
             let folder = self.open(&draft)?;
-            store.link_tree(tree, &folder).map_err(|error| failed(name, &error))?;
-            let to = self.open(shelf.name())?;
-            rename_new(&self.folder, &draft, &to, name).map_err(|errno| match errno {
+            let linked = match content {
+                Provided::Tree(tree) => store.link_tree(tree, &folder),
+                // In the draft, too: where it must be copied it takes its time, and is not seen.
+                Provided::File { digest, variant } => {
+                    store.link_into(digest, *variant, &folder, Path::new(name)).map(drop)
+                }
+            };
+            linked.map_err(|error| failed(name, &error))?;
+            if !consent.take() {
+                let message = format!("`{name}` is not wanted in the sandbox any more");
+                return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
+            }
+            let moved = match content {
+                Provided::Tree(_) => rename_new(&self.folder, &draft, &to, name),
+                Provided::File { .. } => move_new(&folder, &to, name),
+            };
+            moved.map_err(|errno| match errno {
                 Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => taken(name),
                 other => unavailable("fill", &self.path, other),
             })
         });
-        if result.is_err()
-            && let Err(error) = remove_beneath(self.folder.as_fd(), draft.as_ref(), None)
-        {
-            tracing::warn!(%error, "half a tree is left in a sandbox's folder, where it is not seen");
+        let is_left = result.is_err() || matches!(content, Provided::File { .. });
+        if is_left && let Err(error) = remove_beneath(self.folder.as_fd(), draft.as_ref(), None) {
+            tracing::warn!(%error, "half a content is left in a sandbox's folder, where it is not seen");
         }
         result
-    }
-
-    /// Puts one content of the store onto a shelf under this name, whole at once, also while the sandbox runs.
-    ///
-    /// # Errors
-    /// As for [`Place::provide`].
-    pub fn provide_file(
-        &self,
-        shelf: Shelf,
-        name: &str,
-        store: &Store,
-        digest: &Digest,
-        variant: Variant,
-    ) -> Result<(), SandboxError> {
-        check_name(name)?;
-        let to = self.open(shelf.name())?;
-        store.link_into(digest, variant, &to, Path::new(name)).map(drop).map_err(|error| failed(name, &error))
     }
 
     fn open(&self, name: &str) -> Result<OwnedFd, SandboxError> {
@@ -182,7 +175,7 @@ fn check_name(name: &str) -> Result<(), SandboxError> {
 
 fn taken(name: &str) -> SandboxError {
     let message = format!("the sandbox has a `{name}` already, which stays as it is");
-    SandboxError::new(SandboxErrorKind::BadRequest, message)
+    SandboxError::new(SandboxErrorKind::Exists, message)
 }
 
 fn failed(name: &str, error: &StoreError) -> SandboxError {
