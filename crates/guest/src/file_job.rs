@@ -24,7 +24,7 @@ use crate::{error, sys};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places<'a> {
     pub(crate) roots: &'a Roots,
-    pub(crate) room: Option<&'a Room>,
+    pub(crate) room: Option<&'a Room<'a>>,
     pub(crate) null: BorrowedFd<'a>,
 }
 
@@ -71,6 +71,7 @@ impl FileJob {
             output.as_ref().map_or(null, |(_, to)| to.as_fd()),
             rustix::stdio::stderr(),
             reply_to.as_fd(),
+            room.map_or(null, |room| room.folder),
         ];
         descriptors.extend(roots.descriptors());
         let guest = rustix::process::getpid();

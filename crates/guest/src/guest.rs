@@ -427,8 +427,7 @@ impl Guest {
             is_sweeping: self.sweep.is_some(),
         };
         let (job, pid) = if let Request::Exec(request) = &open.request {
-            let watch = session.watch.as_ref();
-            if let Some(excess) = watch.and_then(Watch::is_beyond) {
+            if let Some(excess) = session.watch.as_mut().and_then(Watch::is_beyond) {
                 return Err(quota::beyond_help(&excess));
             }
             let surroundings = Surroundings {
@@ -438,7 +437,7 @@ impl Guest {
                 limits: &session.limits,
                 oom_score: &self.oom_score,
                 null: self.null.as_fd(),
-                writing: watch.map_or(Writing::Allowed, Watch::writing),
+                writing: session.watch.as_ref().map_or(Writing::Allowed, Watch::writing),
             };
             let (job, pid) = ExecJob::start(request, &surroundings, &mut cx)?;
             (Job::Exec(Box::new(job)), pid)

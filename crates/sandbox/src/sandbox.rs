@@ -200,7 +200,7 @@ impl Sandbox {
         options: CallOptions,
     ) -> Result<Written, SandboxError> {
         match self.finish(request, 0, pump, options).await? {
-            (_, Reply::Write { size, existed }, _) => Ok(Written { size, existed }),
+            (_, Reply::Write { size, existed, .. }, _) => Ok(Written { size, existed }),
             (call, ..) => Err(wrong_reply(&call)),
         }
     }

@@ -10,12 +10,12 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use conjure_guest::protocol::{DATA_MAX, ErrorCode, GuestError, Reply};
+use conjure_guest::protocol::{DATA_MAX, DiskUsage, ErrorCode, GuestError, Reply};
 
 use super::roots::{Place, Reach, components};
 use super::worker::failed;
 use crate::error::{self, of_file};
-use crate::quota::{Room, no_room};
+use crate::quota::{Allowance, no_room, of_stat, plus, takes};
 use crate::sys;
 
 /// The largest text in which something is replaced.
@@ -23,9 +23,6 @@ const TEXT_MAX: u64 = 32 * 1024 * 1024;
 
 /// How many links are followed at the end of a path.
 const LINKS_MAX: usize = 40;
-
-/// What a file takes on the disk is a multiple of this, in bytes, on most file systems.
-const BLOCK: u64 = 4096;
 
 /// Permission bits of a new file.
 const NEW_MODE: u32 = 0o644;
@@ -130,28 +127,23 @@ struct Target<'a> {
     /// Folders that were missing, with the folder that each was made in; outermost first.
     made: Vec<(OwnedFd, String)>,
     /// How much may be written; `None`: any.
-    room: Option<&'a Room>,
+    allowance: Option<&'a Allowance<'a>>,
 }
 
 impl<'a> Target<'a> {
     /// Finds the folder and the name that `path` means, following links at its end.
     fn find(
-        reach: &'a Reach<'_>,
+        reach: &'a Reach<'a>,
         path: &'a str,
         doing: &'static str,
         missing: Missing,
     ) -> Result<Self, GuestError> {
         let place = reach.place(path)?;
         let mut made = Vec::new();
-        let found = Self::find_in(reach, &place, doing, missing, &mut made);
-        let room = place.room;
-        let more = made.len() as u64 + 1;
-        let found = found.and_then(|found| match (room, &found) {
-            (Some(room), (_, _, None)) if more > room.left.inodes => Err(no_room(room, path, doing)),
-            _ => Ok(found),
-        });
-        match found {
-            Ok((folder, name, former)) => Ok(Self { path, doing, folder, name, former, made, room }),
+        match Self::find_in(reach, &place, doing, missing, &mut made) {
+            Ok((folder, name, former)) => {
+                Ok(Self { path, doing, folder, name, former, made, allowance: place.allowance })
+            }
             Err(error) => {
                 remove(&made);
                 Err(error)
@@ -212,6 +204,8 @@ impl<'a> Target<'a> {
     /// A new file that is to take the target's place.
     fn draft(&self, mode: Option<u32>) -> Result<Draft<'_>, GuestError> {
         let refuse = |errno| of_file(errno, self.path, self.doing);
+        // The file that is replaced takes its room until the end.
+        self.check_room(0, None)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let own = rustix::process::getpid();
         let stamp = crate::clock::now().as_nanos();
@@ -231,6 +225,17 @@ impl<'a> Target<'a> {
         Err(refuse(Errno::EXIST))
     }
 
+    /// Refuses a file of so many bytes when there is no room for it. `draft`: what there is of it.
+    fn check_room(&self, size: u64, draft: Option<&File>) -> Result<(), GuestError> {
+        let Some(allowance) = self.allowance else { return Ok(()) };
+        let so_far = || {
+            let draft = draft.and_then(|draft| rustix::fs::fstat(draft).ok());
+            taken(&self.made, draft.as_ref())
+        };
+        let whole = takes(size, self.made.len() as u64);
+        allowance.check(whole, so_far).map_err(|excess| no_room(&excess, self.path, self.doing))
+    }
+
     /// Takes back what was made for a file that was not written.
     fn remove_made_folders(&mut self) {
         remove(&self.made);
@@ -244,6 +249,15 @@ fn remove(made: &[(OwnedFd, String)]) {
             break;
         }
     }
+}
+
+/// What folders that were made and a file take of the disk.
+fn taken(made: &[(OwnedFd, String)], file: Option<&Stat>) -> DiskUsage {
+    let folders = made.iter().filter_map(|(folder, name)| {
+        rustix::fs::statat(folder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()
+    });
+    let stats = folders.chain(file.copied());
+    stats.fold(DiskUsage::default(), |sum, stat| plus(sum, of_stat(&stat)))
 }
 
 /// Makes the missing folders of a path, each in one that was opened beneath the root, and opens the last.
@@ -262,6 +276,12 @@ fn make_folders(
         folder = match place.open_beneath(upto, flags) {
             Err(Errno::NOENT) => {
                 reach.check_writable(place, &folder)?;
+                if let Some(allowance) = place.allowance {
+                    // Never more than there is room for, not even for a moment: others would be ended for it.
+                    let whole = takes(0, made.len() as u64 + 1);
+                    let refuse = |excess| no_room(&excess, place.given, doing);
+                    allowance.check(whole, || taken(made, None)).map_err(refuse)?;
+                }
                 match rustix::fs::mkdirat(&folder, name.as_str(), Mode::from_raw_mode(0o755)) {
                     Ok(()) => made.push((folder, name.clone())),
                     // Made by somebody else meanwhile, or a link that leads nowhere.
@@ -308,12 +328,7 @@ impl Draft<'_> {
             return Err(cut_off(self.target.path));
         }
         let (target, size) = (self.target, self.size + bytes.len() as u64);
-        if let Some(room) = target.room
-            // The file that is replaced takes its room until the end.
-            && size.next_multiple_of(BLOCK) > room.left.bytes
-        {
-            return Err(no_room(room, target.path, target.doing));
-        }
+        target.check_room(size, Some(&self.file))?;
         self.file.write_all(bytes).map_err(|error| failed(&error, target.path, target.doing))?;
         self.size = size;
         Ok(())
@@ -329,7 +344,8 @@ impl Draft<'_> {
                 .map_err(|errno| of_file(errno, target.path, target.doing))?;
             self.name = None;
         }
-        Ok(Reply::Write { size: self.size, existed: target.former.is_some() })
+        let folders = target.made.len() as u64;
+        Ok(Reply::Write { size: self.size, existed: target.former.is_some(), folders })
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use conjure_guest::protocol::{Access, ErrorCode, GuestError, Root};
 
 use crate::error::{self, of_file};
-use crate::quota::Room;
+use crate::quota::Allowance;
 
 /// How often a path is resolved anew when something was renamed meanwhile.
 const RACES: usize = 64;
@@ -43,8 +43,11 @@ impl Roots {
     }
 
     /// The roots in a worker, whose handles are copies of [`Roots::descriptors`].
-    pub(super) fn reach<'a>(&'a self, handles: Vec<OwnedFd>, room: Option<&'a Room>) -> Reach<'a> {
-        let mut handles = handles.into_iter();
+    pub(super) fn reach<'a>(
+        &'a self,
+        mut handles: impl Iterator<Item = OwnedFd>,
+        allowance: Option<Allowance<'a>>,
+    ) -> Reach<'a> {
         let roots = self
             .roots
             .iter()
@@ -53,7 +56,7 @@ impl Roots {
                 (&open.root, folder)
             })
             .collect();
-        Reach { roots, workdir: &self.workdir, room }
+        Reach { roots, workdir: &self.workdir, allowance }
     }
 }
 
@@ -66,7 +69,7 @@ fn open_folder(path: &str) -> Result<OwnedFd, Errno> {
 pub(super) struct Reach<'a> {
     roots: Vec<(&'a Root, Option<OwnedFd>)>,
     workdir: &'a str,
-    room: Option<&'a Room>,
+    allowance: Option<Allowance<'a>>,
 }
 
 /// A path beneath a root.
@@ -80,7 +83,7 @@ pub(super) struct Place<'a> {
     /// Beneath the root: components without empty ones and `.`; may hold `..`.
     pub(super) rest: Vec<String>,
     /// How much may be written there; `None`: any.
-    pub(super) room: Option<&'a Room>,
+    pub(super) allowance: Option<&'a Allowance<'a>>,
 }
 
 /// The components of a path that name something.
@@ -116,9 +119,9 @@ impl Reach<'_> {
             None => open_folder(&root.path).map_err(|errno| of_file(errno, &root.path, "open the folder")),
         }?;
         let rest = whole.into_iter().skip(prefix.len()).map(str::to_owned).collect();
-        let is_limited = |room: &&Room| prefix.starts_with(&components(&room.path).collect::<Vec<_>>());
-        let room = self.room.filter(is_limited);
-        Ok(Place { given: path, root: handle, access: root.access, rest, room })
+        let is_limited = |to: &&Allowance<'_>| prefix.starts_with(&components(to.path).collect::<Vec<_>>());
+        let allowance = self.allowance.as_ref().filter(is_limited);
+        Ok(Place { given: path, root: handle, access: root.access, rest, allowance })
     }
 
     /// Refuses what may not be changed, though its path lies beneath a root that may: a root for reading only

@@ -1,7 +1,7 @@
 //! File operations: the worker's side, in a process of its own that may block.
 //!
 //! A worker's descriptors are: 0, content from the guest; 1, content for it; 2, standard error; 3, where to
-//! reply; from 4 on, the roots. It exits with 0 once its reply is whole.
+//! reply; 4, the folder that has a quota, if one has; from 5 on, the roots. It exits with 0 once its reply is whole.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 
 use conjure_guest::protocol::{GuestError, Reply, Request};
 
-use crate::quota::Room;
+use crate::quota::{Allowance, Room};
 use crate::{error, sys};
 
 use super::roots::{Reach, Roots};
@@ -26,7 +26,7 @@ pub(crate) struct Work<'a> {
     pub(crate) request: &'a Request,
     pub(crate) roots: &'a Roots,
     /// How much may be written beneath the root that has a quota.
-    pub(crate) room: Option<&'a Room>,
+    pub(crate) room: Option<&'a Room<'a>>,
     pub(crate) guest: Pid,
 }
 
@@ -46,12 +46,14 @@ impl Work<'_> {
             return 1;
         }
         let mut descriptors = descriptors.into_iter();
-        let (Some(input), Some(output), Some(_stderr), Some(reply_to)) =
-            (descriptors.next(), descriptors.next(), descriptors.next(), descriptors.next())
+        let mut next = || descriptors.next();
+        let (Some(input), Some(output), Some(_stderr), Some(reply_to), Some(limited)) =
+            (next(), next(), next(), next(), next())
         else {
             return 1;
         };
-        let reach = self.roots.reach(descriptors.collect(), self.room);
+        let allowance = self.room.map(|room| Allowance::new(room, limited, self.guest));
+        let reach = self.roots.reach(descriptors, allowance);
         let result = self.work(&reach, Pipes { input: input.into(), output: output.into() });
         match File::from(reply_to).write_all(&error::encode(&result)) {
             Ok(()) => 0,

@@ -6,7 +6,7 @@ use conjure_guest::protocol::{DiskUsage, GuestError, QuotaExcess, Reply};
 use super::{Child, Guest, Job, NO_OPERATION, Session};
 use crate::clock;
 use crate::job::{Cut, tell_to_end};
-use crate::quota::Watch;
+use crate::quota::{Watch, takes};
 
 impl Guest {
     fn watch(&mut self) -> Option<&mut Watch> {
@@ -55,7 +55,7 @@ impl Guest {
         }
     }
 
-    /// Counts what a file operation wrote, until it is measured. One that failed may have been measured while it wrote.
+    /// Counts what a file operation wrote, until it is measured.
     pub(super) fn note_written(&mut self, number: u32, result: &[u8]) {
         let job = self.channels.get(&number).map(|channel| &channel.job);
         let is_change = matches!(job, Some(Job::File(job)) if job.is_change());
@@ -64,8 +64,8 @@ impl Guest {
             return;
         }
         let more = match serde_json::from_slice::<Result<Reply, GuestError>>(result) {
-            Ok(Ok(Reply::Write { size, existed: false })) => DiskUsage { bytes: size, inodes: 1 },
-            // What went with a file that was replaced is not known.
+            // What went with a file that was replaced is not known, so this is the most that it can be.
+            Ok(Ok(Reply::Write { size, folders, .. })) => takes(size, folders),
             _ => DiskUsage::default(),
         };
         watch.wrote(more);

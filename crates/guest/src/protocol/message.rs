@@ -256,6 +256,9 @@ pub enum Reply {
         size: u64,
         /// Whether the file was there before.
         existed: bool,
+        /// How many folders were made for it.
+        #[serde(default)]
+        folders: u64,
     },
     /// Of [`Request::List`].
     List {

@@ -1,4 +1,4 @@
-//! Measuring what a folder takes of the disk: the child's side.
+//! Measuring what a folder takes of the disk: the side of a child or a worker.
 //!
 //! The folder changes while it is measured; what is moved meanwhile may be counted twice or not at all, and the next
 //! measurement sees it. However deep folders are nested, two handles are open: the way up is by `..`, and checked.
@@ -13,7 +13,8 @@ use rustix::process::Pid;
 
 use conjure_guest::protocol::DiskUsage;
 
-use crate::tree;
+use super::plus;
+use crate::{sys, tree};
 
 /// Bytes of a block as `st_blocks` counts them, whatever the file system's are.
 const BLOCK: u64 = 512;
@@ -37,6 +38,12 @@ pub(super) fn measure(folder: &OwnedFd, guest: Pid, enough: DiskUsage) -> Result
         count.open_files(guest);
     }
     Ok(count.used)
+}
+
+/// What one file or folder takes.
+pub(crate) fn of_stat(stat: &Stat) -> DiskUsage {
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+    DiskUsage { bytes: blocks.saturating_mul(BLOCK), inodes: 1 }
 }
 
 struct Count {
@@ -65,9 +72,7 @@ impl Count {
         if stat.st_dev != self.device || is_counted {
             return;
         }
-        self.used.inodes += 1;
-        let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
-        self.used.bytes = self.used.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        self.used = plus(self.used, of_stat(stat));
     }
 
     /// Counts what is beneath the top.
@@ -75,6 +80,10 @@ impl Count {
         let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
         let mut way = vec![self.level(&at, CString::default(), None)?];
         while let Some(level) = way.last_mut() {
+            // A worker that is to end looks at this itself.
+            if sys::is_termination_pending() {
+                return Err(Errno::INTR);
+            }
             let is_enough = !self.used.is_within(&self.enough);
             if let Some(name) = level.folders.pop().filter(|_| !is_enough) {
                 // Otherwise it was removed or replaced meanwhile, or something is mounted there.

@@ -7,29 +7,41 @@
 //! size allowed, so that they can remove but not write.
 
 mod measure;
+mod room;
 mod schedule;
 mod watch;
 
-pub(crate) use watch::{Room, Watch};
+pub(crate) use measure::of_stat;
+pub(crate) use room::{Allowance, Room, no_room, takes};
+pub(crate) use watch::Watch;
 
-use conjure_guest::protocol::{ErrorCode, GuestError, QuotaExcess};
+use conjure_guest::protocol::{DiskUsage, ErrorCode, GuestError, QuotaExcess};
+
+/// Twice the quota, or so much more than it, is beyond help: nothing is run any more. What runs is ended long before,
+/// but each program can add a little before it is.
+const BEYOND: DiskUsage = DiskUsage { bytes: 1 << 30, inodes: 100_000 };
+
+/// The most with which anything can be run.
+fn beyond(allowed: DiskUsage) -> DiskUsage {
+    let more = plus(allowed, BEYOND);
+    DiskUsage {
+        bytes: more.bytes.max(allowed.bytes.saturating_mul(2)),
+        inodes: more.inodes.max(allowed.inodes.saturating_mul(2)),
+    }
+}
+
+pub(crate) const fn plus(usage: DiskUsage, more: DiskUsage) -> DiskUsage {
+    DiskUsage {
+        bytes: usage.bytes.saturating_add(more.bytes),
+        inodes: usage.inodes.saturating_add(more.inodes),
+    }
+}
 
 /// Why nothing is run any more.
 pub(crate) fn beyond_help(excess: &QuotaExcess) -> GuestError {
     let message = format!(
         "the workspace takes {excess}, which is so much more that nothing is run in it any more; whoever runs the host \
          must remove files from it"
-    );
-    crate::error::error(ErrorCode::NoSpace, message)
-}
-
-/// Why the file at `path` is not written.
-pub(crate) fn no_room(room: &Room, path: &str, doing: &str) -> GuestError {
-    let QuotaExcess { used, allowed } = room.now;
-    let message = format!(
-        "cannot {doing} `{path}`: the workspace would take more of the disk than it may (it takes {} of {} bytes, {} of \
-         {} files and folders); remove what is not needed",
-        used.bytes, allowed.bytes, used.inodes, allowed.inodes
     );
     crate::error::error(ErrorCode::NoSpace, message)
 }

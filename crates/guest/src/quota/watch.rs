@@ -15,7 +15,9 @@ use rustix::time::{ClockId, clock_gettime};
 use conjure_guest::protocol::{DiskUsage, Quota, QuotaExcess};
 
 use super::measure::measure;
+use super::room::Room;
 use super::schedule::Schedule;
+use super::{beyond, plus};
 use crate::exec::Writing;
 use crate::job::{Got, pipe_from_child, read};
 use crate::sys;
@@ -31,10 +33,6 @@ const FASTEST: u64 = 2 * 1024 * 1024;
 const LOOK_SOONEST: Duration = Duration::from_millis(5);
 const LOOK_LATEST: Duration = Duration::from_millis(100);
 
-/// Twice the quota, or so much more than it, is beyond help: nothing is run any more. What runs is ended long before,
-/// but each program can add a little before it is.
-const BEYOND: DiskUsage = DiskUsage { bytes: 1 << 30, inodes: 100_000 };
-
 /// When so many measurements in a row failed, they are being prevented.
 const FAILURES_MAX: u32 = 8;
 
@@ -47,8 +45,12 @@ pub(crate) struct Watch {
     quota: Quota,
     folder: OwnedFd,
     schedule: Schedule,
-    /// `None` before the first measurement.
+    /// What was measured; `None` before the first measurement.
     used: Option<DiskUsage>,
+    /// What file operations have written at most since that measurement began.
+    written: DiskUsage,
+    /// And since the one under way did.
+    written_meanwhile: DiskUsage,
     state: State,
     /// Whether something may have changed since the last measurement began.
     is_stale: bool,
@@ -86,17 +88,6 @@ struct Free {
     inodes: Option<u64>,
 }
 
-/// How much may still be written, by a file operation.
-#[derive(Debug, Clone)]
-pub(crate) struct Room {
-    /// Beneath this folder, an absolute path.
-    pub(crate) path: String,
-    /// So much.
-    pub(crate) left: DiskUsage,
-    /// What it takes now, for messages.
-    pub(crate) now: QuotaExcess,
-}
-
 impl Watch {
     /// A watch over an existing folder.
     pub(crate) fn new(quota: Quota, now: Duration) -> Result<Self, Errno> {
@@ -107,6 +98,8 @@ impl Watch {
             folder,
             schedule: Schedule::new(now),
             used: None,
+            written: DiskUsage::default(),
+            written_meanwhile: DiskUsage::default(),
             state: State::Within,
             is_stale: true,
             free: None,
@@ -121,29 +114,30 @@ impl Watch {
         if self.state == State::Within { Writing::Allowed } else { Writing::Forbidden }
     }
 
-    /// Whether it takes so much that nothing may be run in it, and how much.
-    pub(crate) fn is_beyond(&self) -> Option<QuotaExcess> {
+    /// Whether it takes so much that nothing may be run in it, and how much. Then it is measured again: only the host can
+    /// have changed that since.
+    pub(crate) fn is_beyond(&mut self) -> Option<QuotaExcess> {
         let used = self.used.filter(|used| !used.is_within(&beyond(self.quota.allowed)))?;
+        self.is_stale = true;
         Some(QuotaExcess { used, allowed: self.quota.allowed })
     }
 
     /// How much a file operation may write.
-    pub(crate) fn room(&self) -> Room {
-        let (used, allowed) = (self.used.unwrap_or_default(), self.quota.allowed);
-        let left = DiskUsage {
-            bytes: allowed.bytes.saturating_sub(used.bytes),
-            inodes: allowed.inodes.saturating_sub(used.inodes),
-        };
-        Room { path: self.quota.path.clone(), left, now: QuotaExcess { used, allowed } }
+    pub(crate) fn room(&self) -> Room<'_> {
+        let (path, folder, allowed) = (&self.quota.path, self.folder.as_fd(), self.quota.allowed);
+        Room { path, folder, allowed, used: self.presumed() }
     }
 
-    /// A file operation wrote so much. It is also measured, soon.
+    /// What it takes at most, but for what commands wrote.
+    fn presumed(&self) -> DiskUsage {
+        plus(self.used.unwrap_or_default(), self.written)
+    }
+
+    /// A file operation wrote so much at most. It is also measured, soon.
     pub(crate) fn wrote(&mut self, more: DiskUsage) {
         self.is_stale = true;
-        if let Some(used) = &mut self.used {
-            used.bytes = used.bytes.saturating_add(more.bytes);
-            used.inodes = used.inodes.saturating_add(more.inodes);
-        }
+        self.written = plus(self.written, more);
+        self.written_meanwhile = plus(self.written_meanwhile, more);
     }
 
     /// Where the measurement under way tells its result.
@@ -190,7 +184,7 @@ impl Watch {
 
     /// How much more it may take before what runs is ended.
     fn margin(&self) -> DiskUsage {
-        let used = self.used.unwrap_or_default();
+        let used = self.presumed();
         let most = match self.state {
             State::Within => self.quota.allowed,
             State::Crossed => used,
@@ -224,6 +218,7 @@ impl Watch {
             return None;
         };
         self.is_stale = is_busy;
+        self.written_meanwhile = DiskUsage::default();
         let pid = child.pid;
         self.child = Some(child);
         Some(pid)
@@ -247,6 +242,7 @@ impl Watch {
             Some((used, cost)) => {
                 self.failures = 0;
                 self.schedule.spend(now, cost);
+                self.written = self.written_meanwhile;
                 self.judge(used)
             }
             None => {
@@ -284,22 +280,6 @@ impl Watch {
     }
 }
 
-/// The most with which anything can be run.
-fn beyond(allowed: DiskUsage) -> DiskUsage {
-    let more = plus(allowed, BEYOND);
-    DiskUsage {
-        bytes: more.bytes.max(allowed.bytes.saturating_mul(2)),
-        inodes: more.inodes.max(allowed.inodes.saturating_mul(2)),
-    }
-}
-
-fn plus(usage: DiskUsage, more: DiskUsage) -> DiskUsage {
-    DiskUsage {
-        bytes: usage.bytes.saturating_add(more.bytes),
-        inodes: usage.inodes.saturating_add(more.inodes),
-    }
-}
-
 /// The life of the child. Its descriptors are the folder, and the pipe to tell the result on.
 fn run(descriptors: Vec<OwnedFd>, guest: Pid, enough: DiskUsage) -> u8 {
     sys::allow_termination();
@@ -326,5 +306,32 @@ fn decode(result: &[u8]) -> Option<(DiskUsage, Duration)> {
             Some((used, Duration::from_nanos(u64::from_le_bytes(*cost))))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: DiskUsage = DiskUsage { bytes: 1 << 20, inodes: 10 };
+
+    /// What was found beyond help is measured again when somebody asks, since the host may have mended it.
+    #[test]
+    fn beyond_help_is_not_for_ever() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_str().expect("UTF-8").to_owned();
+        let mut watch = Watch::new(Quota { path, allowed: ALLOWED }, Duration::ZERO).expect("a folder");
+        watch.is_stale = false;
+        assert_eq!((watch.is_beyond(), watch.next_look(false)), (None, None));
+        let used = plus(beyond(ALLOWED), DiskUsage { bytes: 1, inodes: 0 });
+        watch.judge(used);
+        assert_eq!(watch.next_look(false), None);
+        assert_eq!(watch.is_beyond(), Some(QuotaExcess { used, allowed: ALLOWED }));
+        assert!(watch.next_look(false).is_some());
+        // What file operations replaced may not be there any more.
+        watch.judge(DiskUsage::default());
+        watch.wrote(used);
+        assert_eq!(watch.is_beyond(), None);
+        assert_eq!(watch.room().used, used);
     }
 }

@@ -37,13 +37,15 @@ fn assert_no_drafts(folder: &Path) {
 fn what_is_written_is_read() {
     let mut guest = Guest::start();
     let content: Vec<u8> = (0..10_000_000_u32).map(|number| (number % 253) as u8).collect();
-    for (path, content) in [("a/b/c.bin", content.as_slice()), ("small", b"x"), ("empty", b"")] {
+    for (path, content, folders) in
+        [("a/b/c.bin", content.as_slice(), 2), ("small", b"x", 0), ("empty", b"", 0)]
+    {
         let size = content.len() as u64;
-        assert_eq!(guest.write(path, content), Ok(Reply::Write { size, existed: false }));
+        assert_eq!(guest.write(path, content), Ok(Reply::Write { size, existed: false, folders }));
         let outcome = guest.read(path);
         assert_eq!(outcome.result, Ok(Reply::Read { size }));
         assert!(outcome.content == content, "{path} came back changed");
-        assert_eq!(guest.write(path, b"new"), Ok(Reply::Write { size: 3, existed: true }));
+        assert_eq!(guest.write(path, b"new"), Ok(Reply::Write { size: 3, existed: true, folders: 0 }));
         assert_eq!(std::fs::read(guest.work(path)).expect("there"), b"new");
     }
     let part = Request::Read { path: "small".to_owned(), offset: 1, length: Some(1) };
@@ -415,7 +417,10 @@ fn a_list_always_fits_into_its_frame() {
 fn one_occurrence_is_replaced() {
     let mut guest = Guest::start();
     std::fs::write(guest.work("file"), "one two three two").expect("written");
-    assert_eq!(guest.call(replace("file", "one", "1")).result, Ok(Reply::Write { size: 15, existed: true }));
+    assert_eq!(
+        guest.call(replace("file", "one", "1")).result,
+        Ok(Reply::Write { size: 15, existed: true, folders: 0 })
+    );
     assert_eq!(std::fs::read(guest.work("file")).expect("there"), b"1 two three two");
     let mut code = |path: &str, old: &str| guest.call(replace(path, old, "x")).result.expect_err(old).code;
     assert_eq!(code("file", "two"), ErrorCode::NotUnique);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use conjure_guest::protocol::{
-    DiskUsage, ErrorCode, ExecEnd, GuestError, Quota, QuotaExcess, Reply, Request,
+    DiskUsage, ErrorCode, ExecEnd, FrameKind, GuestError, Quota, QuotaExcess, Reply, Request,
 };
 
 use crate::client::{Guest, Outcome, PLENTY, bash, wait_until};
@@ -140,8 +140,8 @@ fn file_operations_keep_within_the_room() {
     no_space(guest.write("kept", &[part.as_slice(), &part].concat()));
     assert_eq!(fs::metadata(guest.work("kept")).expect("there").len(), 3 * MIB - 1);
     assert!(guest.write("text", b"one two").is_ok());
-    // Nobody knows what the replaced file took, before it is measured.
-    wait_until("it is measured", || guest.write("fill", &vec![b'y'; 4_800_000]).is_ok());
+    // Nobody knows what the replaced file took; it is measured before anything is refused.
+    assert!(guest.write("fill", &vec![b'y'; 4_800_000]).is_ok());
     let replace =
         Request::Replace { path: "text".to_owned(), old: "one".to_owned(), new: "y".repeat(500_000) };
     no_space(guest.call(replace).result);
@@ -153,6 +153,23 @@ fn file_operations_keep_within_the_room() {
     // What lies beneath no quota is free.
     let outcome = guest.bash("echo on");
     assert_eq!(outcome.end(), ExecEnd::Exited(0));
+}
+
+/// Whatever was measured while it was there: nobody is refused or ended for it.
+#[test]
+fn what_was_refused_takes_no_room() {
+    let mut guest = guest();
+    let waiting = guest.open(bash("exec sleep 1000"), PLENTY, None);
+    let deep = format!("{}/file", vec!["d"; 250].join("/"));
+    let large = vec![b'x'; 9 * MIB as usize];
+    for round in 0..40 {
+        no_space(guest.write(&deep, b"x"));
+        no_space(guest.write("large", &large));
+        let written = guest.write(&format!("{}/file{round}", vec!["e"; 120].join("/")), b"x");
+        assert!(written.is_ok(), "round {round}: {written:?}");
+    }
+    guest.send(FrameKind::Cancel, waiting, b"");
+    assert_eq!(guest.finish(waiting).end(), ExecEnd::Cancelled);
 }
 
 /// A session that goes on in a folder that is too large already is told when it writes, and not before.
@@ -189,6 +206,6 @@ fn a_folder_that_is_not_there_is_refused() {
     let mut guest = Guest::start_silent();
     let quota = Quota { path: guest.path("nothing").to_str().expect("UTF-8").to_owned(), allowed: ALLOWED };
     let hello = conjure_guest::protocol::Hello { quota: Some(quota), ..guest.hello() };
-    guest.send_json(conjure_guest::protocol::FrameKind::Hello, 0, &hello);
+    guest.send_json(FrameKind::Hello, 0, &hello);
     assert!(guest.last_words().contains("quota"));
 }

@@ -192,7 +192,7 @@ impl<'c> Guest<'c> {
             }
             Some(_) if self.random.below(30) == 0 => Ok(Reply::Read { size: 1 }),
             Some(channel) => Ok(channel.reply()),
-            None => Ok(Reply::Write { size: 1, existed: false }),
+            None => Ok(Reply::Write { size: 1, existed: false, folders: 0 }),
         };
         encode(FrameKind::Done, id, &serde_json::to_vec(&reply).unwrap())
     }
@@ -437,7 +437,9 @@ impl Channel {
                 let (first_line, last_line, total_lines) = (1, 1, 1);
                 Reply::View(Viewed::Text { first_line, last_line, total_lines, size, truncated: false })
             }
-            Request::Write { .. } | Request::Replace { .. } => Reply::Write { size: 1, existed: true },
+            Request::Write { .. } | Request::Replace { .. } => {
+                Reply::Write { size: 1, existed: true, folders: 0 }
+            }
             Request::List { .. } => Reply::List { entries: Vec::new(), truncated: false },
             Request::Read { .. } => Reply::Read { size: 1 },
         }
