@@ -3,6 +3,9 @@
 #![expect(dead_code, reason = "each test binary uses a part of it")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "it is a part of tests, which fail by panic")]
 
+#[cfg(feature = "docker")]
+pub(crate) mod image;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,8 @@
+//! Images: the one that the tests run in, and the ones that users build.
+//!
+//! Needs an engine. Where none answers the tests say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
+
+mod container;
+mod small;
+#[path = "../support/mod.rs"]
+mod support;
