@@ -8,6 +8,7 @@
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../egress/tests/it/support.rs"]
 mod outside;
+#[expect(dead_code, reason = "a part of it is used here")]
 mod support;
 
 use std::ffi::OsString;
@@ -83,7 +84,7 @@ async fn memory_is_flat_however_much_passes_through_the_proxy() {
         eprintln!("SKIPPED: `curl` is not in the jail: install it");
         return;
     }
-    let before = peak_memory();
+    let before = peak_memory(std::process::id());
     let url = format!("http://{}/", server.at("good.example"));
     let down = format!("curl --silent --show-error --fail {url} | wc -c");
     let up = format!("head -c {size} /dev/zero | curl -sS --fail -H Expect: -T - {url}; echo $?");
@@ -93,7 +94,8 @@ async fn memory_is_flat_however_much_passes_through_the_proxy() {
         assert_eq!((outcome.end, text(&outcome).trim()), (CommandEnd::Exited(0), expected.as_str()));
         println!("{name}: {size} bytes in {taken:?}: {:.0} MB/s", size as f64 / taken.as_secs_f64() / 1e6);
     }
-    let (growth, guests) = (peak_memory() - before, guests().expect("a jail's two processes"));
+    let (growth, guests) =
+        (peak_memory(std::process::id()) - before, guests().expect("a jail's two processes"));
     println!("the host's peak grew by {} KiB, a guest had {} KiB", growth / 1024, guests / 1024);
     assert!(growth < ROOM, "the host's peak grew by {growth} bytes");
     assert!(guests < GUEST, "a guest had {guests} bytes");

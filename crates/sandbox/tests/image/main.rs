@@ -4,5 +4,6 @@
 
 mod container;
 mod small;
+#[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -247,7 +247,7 @@ async fn a_guest_that_is_killed_in_mid_transfer_leaves_no_task() {
     let killed = async {
         connected.reaches(1).await;
         let client = bearing(&format!("http://good.example:{}/", server.port));
-        kill_nine(guest_above(client[0].pid));
+        kill_nine(guest_above(client[0].pid, std::process::id()));
     };
     let (outcome, ()) = tokio::join!(transfer, killed);
     assert_eq!(outcome.unwrap_err().kind(), conjure_sandbox::SandboxErrorKind::Lost);

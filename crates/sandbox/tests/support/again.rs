@@ -1,0 +1,25 @@
+//! A test in a process of its own: the test's program starts itself for that one test, and tells it so.
+//!
+//! For what must not meet other tests (memory is measured for a whole process) or the process' own end.
+
+use std::process::{Command, Stdio};
+
+/// Holds what a test is told that was started again.
+const TOLD: &str = "CONJURE_TEST_TOLD";
+
+/// What this process was told, if it was started by [`again`].
+#[expect(clippy::disallowed_methods, reason = "it is set by `again` alone")]
+pub(crate) fn told() -> Option<String> {
+    std::env::var(TOLD).ok()
+}
+
+/// This program, for the test of this name alone; `prefix` are programs to start it with, such as `unshare`.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
+pub(crate) fn again(prefix: &[&str], test: &str, told: &str) -> Command {
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let arguments = [prefix, &[own, "--exact", test, "--nocapture", "--test-threads", "1"]].concat();
+    let mut command = Command::new(arguments[0]);
+    command.args(&arguments[1..]).env(TOLD, told).stdin(Stdio::null());
+    command
+}

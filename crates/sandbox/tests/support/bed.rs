@@ -1,0 +1,134 @@
+//! A sandbox in a workspace of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, Limits, Sandbox,
+    SandboxError,
+};
+use tempfile::TempDir;
+
+use super::kind::Kind;
+use super::processes::bearing;
+
+/// A sandbox, its workspace, and a name that its processes bear.
+pub(crate) struct Bed {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) workspace: TempDir,
+}
+
+impl Bed {
+    pub(crate) async fn of(kind: &dyn Kind) -> Self {
+        Self::with(kind, |_| {}).await
+    }
+
+    pub(crate) async fn limited(kind: &dyn Kind, limits: Limits) -> Self {
+        Self::with(kind, |context| context.limits = limits).await
+    }
+
+    pub(crate) async fn with(kind: &dyn Kind, change: impl FnOnce(&mut ExecutionContext)) -> Self {
+        let workspace = tempfile::tempdir().unwrap();
+        let mut context = ExecutionContext::new(workspace.path());
+        change(&mut context);
+        let sandbox = Self::open(kind, &context).await.unwrap();
+        Self { sandbox, workspace }
+    }
+
+    /// A sandbox for this context, or why there is none.
+    pub(crate) async fn open(kind: &dyn Kind, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
+        Sandbox::open(&*kind.connector(), context, Arc::new(SystemClock), soon(60)).await
+    }
+
+    /// A text that no other test's processes have in their arguments.
+    pub(crate) fn mark(&self) -> &str {
+        self.workspace.path().to_str().unwrap()
+    }
+
+    /// Something in the workspace, where the host has it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.workspace.path().join(name)
+    }
+
+    pub(crate) async fn bash(&self, script: &str) -> Result<CommandOutcome, SandboxError> {
+        self.sandbox.run(Command::bash(script), options()).await
+    }
+
+    pub(crate) async fn python(&self, program: &str) -> String {
+        said(&self.sandbox.run(Command::new(["python3", "-c", program]), options()).await.unwrap())
+    }
+
+    /// Whether a program is found there; says so when it is not.
+    pub(crate) async fn has(&self, program: &str) -> bool {
+        let has = self.bash(&format!("type -P {program}")).await.unwrap().end == CommandEnd::Exited(0);
+        if !has {
+            eprintln!("SKIPPED: there is no `{program}` in the sandbox: install it");
+        }
+        has
+    }
+
+    /// Shell text that becomes a process which lives long and bears the mark.
+    pub(crate) fn sleeper(&self) -> String {
+        format!("exec -a {} sleep 1000", self.mark())
+    }
+
+    /// Shell text that starts three of them, which leave the session and their parents.
+    pub(crate) fn scattered(&self) -> String {
+        let sleeper = self.sleeper();
+        format!(
+            "setsid bash -c '{sleeper}' & (setsid bash -c '({sleeper}) & exit') & nohup bash -c '{sleeper}' & \
+             wait; sleep 1000"
+        )
+    }
+
+    /// How many of them run.
+    pub(crate) fn sleepers(&self) -> usize {
+        let name = format!("{} 1000", self.mark());
+        bearing(self.mark()).iter().filter(|process| process.arguments.trim() == name).count()
+    }
+
+    pub(crate) async fn until_sleeping(&self, count: usize) {
+        until("the sleepers run", || self.sleepers() == count).await;
+    }
+
+    pub(crate) async fn until_nothing_bears_the_mark(&self) {
+        until("its processes are gone", || bearing(self.mark()).is_empty()).await;
+    }
+}
+
+pub(crate) fn soon(seconds: u64) -> Deadline {
+    SystemClock.deadline(Duration::from_secs(seconds))
+}
+
+/// A call that has time enough for a slow machine: none of the tests waits for it.
+pub(crate) fn options() -> CallOptions {
+    CallOptions::until(soon(120))
+}
+
+pub(crate) fn text(outcome: &CommandOutcome) -> String {
+    assert_eq!(outcome.stdout.omitted(), 0);
+    String::from_utf8([outcome.stdout.head.clone(), outcome.stdout.tail.clone()].concat()).unwrap()
+}
+
+/// What a program writes; it must end well.
+#[track_caller]
+pub(crate) fn said(outcome: &CommandOutcome) -> String {
+    let text = text(outcome);
+    assert_eq!(outcome.end, CommandEnd::Exited(0), "{text}");
+    text
+}
+
+pub(crate) async fn bash(bed: &Bed, script: &str) -> String {
+    said(&bed.bash(script).await.unwrap())
+}
+
+/// Looks again until it is so; fails when it is not so for long.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = soon(60);
+    while !is_so() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+    }
+}

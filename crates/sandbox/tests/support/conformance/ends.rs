@@ -1,0 +1,274 @@
+//! How calls and sandboxes are ended, and what is left of them: nothing (S1 to S4).
+
+use std::fs;
+use std::future::Future;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use conjure_base::{Clock, SystemClock};
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, ExecutionContext, Executor, Limits, SandboxErrorKind, View,
+};
+use futures_util::{StreamExt, future};
+
+use crate::support::{
+    Bed, Kind, again, bash, bearing, descendants, is_alive, kill_nine, options, said, soon, text, told,
+    until, zombies_below,
+};
+
+/// S1.
+pub(crate) async fn a_timeout_ends_every_descendant(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let script = bed.scattered();
+    // A loaded machine may take longer to start them than a short timeout lasts.
+    for seconds in [2, 10, 50] {
+        let calling = bed.sandbox.run(Command::bash(&script), CallOptions::until(soon(seconds)));
+        let mut is_running = false;
+        let looking = async {
+            while !is_running {
+                is_running = bed.sleepers() == 3;
+                SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+            }
+            future::pending().await
+        };
+        let outcome = tokio::select! {
+            outcome = calling => outcome.unwrap(),
+            () = looking => unreachable!("it only looks"),
+        };
+        assert_eq!(outcome.end, CommandEnd::TimedOut);
+        bed.until_nothing_bears_the_mark().await;
+        if is_running {
+            return;
+        }
+    }
+    panic!("the three never ran");
+}
+
+/// S1.
+pub(crate) async fn a_cancellation_ends_every_descendant(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let options = options();
+    let cancel = options.cancel.clone();
+    let script = format!("echo begun; {}", bed.scattered());
+    let calling = bed.sandbox.run(Command::bash(&script), options);
+    let cancelling = async {
+        bed.until_sleeping(3).await;
+        cancel.cancel();
+    };
+    let (outcome, ()) = future::join(calling, cancelling).await;
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.end, CommandEnd::Cancelled);
+    assert!(text(&outcome).starts_with("begun\n"), "{outcome:?}");
+    bed.until_nothing_bears_the_mark().await;
+    assert_eq!(bash(&bed, "echo well").await, "well\n");
+}
+
+/// The guest kills a supervisor that cannot end itself, before the host loses its patience with the guest.
+pub(crate) async fn a_command_that_keeps_stopping_its_supervisor_does_not_cost_the_sandbox(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let script = "for i in 1 2 3 4; do setsid bash -c \"while :; do kill -STOP $PPID; done\" & done; wait";
+    let outcome = bed.sandbox.run(Command::bash(script), CallOptions::until(soon(1))).await;
+    assert_eq!(outcome.unwrap().end, CommandEnd::TimedOut);
+    assert_eq!(text(&bed.bash("echo alive").await.unwrap()), "alive\n");
+}
+
+/// S2: it would be a timeout if the child's hold on the output were waited for.
+pub(crate) async fn a_background_child_that_keeps_the_output_does_not_delay_the_result(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let outcome = bed.bash(&format!("(bash -c '{}') & echo done", bed.sleeper())).await.unwrap();
+    assert_eq!((outcome.end, text(&outcome).as_str()), (CommandEnd::Exited(0), "done\n"));
+    bed.sandbox.cleanup().await;
+    bed.until_nothing_bears_the_mark().await;
+}
+
+pub(crate) async fn a_run_that_is_dropped_at_any_poll_leaves_no_process(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    for polls in 0..10 {
+        let script = bed.sleeper();
+        let mut run = bed.sandbox.run(Command::bash(&script), options());
+        for _ in 0..polls {
+            assert!(poll_once(&mut run).is_pending());
+            SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(1))).await;
+        }
+        drop(run);
+        bed.until_nothing_bears_the_mark().await;
+    }
+    // One that completes, dropped before each of its polls until it does.
+    for polls in 0.. {
+        let script = format!("echo; exec -a {} true", bed.mark());
+        let mut run = bed.sandbox.run(Command::bash(&script), options());
+        let mut is_done = false;
+        for _ in 0..polls {
+            is_done = poll_when_woken(&mut run).await.is_ready();
+            if is_done {
+                break;
+            }
+        }
+        drop(run);
+        bed.until_nothing_bears_the_mark().await;
+        if is_done {
+            break;
+        }
+    }
+    assert_eq!(text(&bed.bash("echo still here").await.unwrap()), "still here\n");
+}
+
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls once, and when that is not the end, waits until another poll is due.
+async fn poll_when_woken<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    let mut result = Poll::Pending;
+    let mut is_polled = false;
+    future::poll_fn(|cx| {
+        if is_polled {
+            return Poll::Ready(());
+        }
+        is_polled = true;
+        result = std::pin::Pin::new(&mut *future).poll(cx);
+        if result.is_ready() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    result
+}
+
+/// S3, for the guest.
+pub(crate) async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_nothing(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let script = bed.scattered();
+    let calling = bed.sandbox.run(Command::bash(&script), options());
+    let killing = async {
+        bed.until_sleeping(3).await;
+        kill_nine(kind.guest(bearing(bed.mark())[0].pid, std::process::id()));
+    };
+    let (outcome, ()) = future::join(calling, killing).await;
+    assert_eq!(outcome.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert_eq!(bed.bash("true").await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert_eq!(bed.sandbox.view("x", None, 1, options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert!(bed.sandbox.failure().is_some_and(|failure| failure.is_retryable()));
+    bed.until_nothing_bears_the_mark().await;
+    bed.sandbox.cleanup().await;
+    // A new sandbox for the same workspace works.
+    let next = Bed::open(kind, &ExecutionContext::new(bed.workspace.path())).await.unwrap();
+    assert_eq!(said(&next.run(Command::bash("echo well"), options()).await.unwrap()), "well\n");
+    next.cleanup().await;
+}
+
+/// S3, for the host: this test starts itself as a host of its own, and kills that in a call.
+pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
+    if let Some(folder) = told() {
+        let context = ExecutionContext::new(Path::new(&folder).join("workspace"));
+        let sandbox = Bed::open(kind, &context).await.unwrap();
+        let script = format!("echo kept > file; setsid bash -c 'exec -a {folder} sleep 1000' & wait");
+        panic!("it ended before its host: {:?}", sandbox.run(Command::bash(&script), options()).await);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (workspace, temporary) = (folder.path().join("workspace"), folder.path().join("tmp"));
+    fs::create_dir(&workspace).unwrap();
+    fs::create_dir(&temporary).unwrap();
+    let mark = folder.path().to_str().unwrap();
+    let mut host = again(&[], test, mark);
+    // A killed host cannot remove its folders: they lie in ours.
+    let host = host.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut host = Killed(host.spawn().unwrap());
+    let name = format!("{mark} 1000");
+    let sleeping = || bearing(mark).into_iter().find(|process| process.arguments.trim() == name);
+    until("its command runs", || sleeping().is_some()).await;
+    let sleeper = sleeping().unwrap().pid;
+    let mut of_host = descendants(host.0.id());
+    of_host.extend([sleeper, kind.guest(sleeper, host.0.id())]);
+    host.0.kill().unwrap();
+    host.0.wait().unwrap();
+    until("all of it is gone", || !of_host.iter().any(|pid| is_alive(*pid))).await;
+    until("nothing bears its mark", || bearing(mark).is_empty()).await;
+    // The next host goes on in the same workspace, and finds nothing else.
+    let next = Bed::open(kind, &ExecutionContext::new(&workspace)).await.unwrap();
+    assert_eq!(said(&next.run(Command::bash("cat file"), options()).await.unwrap()), "kept\n");
+    assert_eq!(kind.left_by(host.0.id()), [""; 0]);
+    next.cleanup().await;
+}
+
+/// Kills the child when the test fails in between.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// S4.
+pub(crate) async fn orphans_do_not_stay_as_zombies(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let running = bed.sandbox.run(Command::bash(&format!("bash -c '{}'", bed.sleeper())), options());
+    let looking = async {
+        bed.until_sleeping(1).await;
+        let guest = kind.guest(bearing(bed.mark())[0].pid, std::process::id());
+        for _ in 0..5 {
+            let outcome = bed.bash("for i in $(seq 40); do (true & true &); done").await.unwrap();
+            assert_eq!(outcome.end, CommandEnd::Exited(0));
+        }
+        until("the zombies are reaped", || zombies_below(guest) == 0).await;
+    };
+    tokio::select! {
+        outcome = running => panic!("{outcome:?}"),
+        () = looking => {}
+    }
+}
+
+/// S4.
+pub(crate) async fn zombies_do_not_fill_the_limit_of_processes(kind: &dyn Kind) {
+    let bed = Bed::limited(kind, Limits::default().with_processes(32).unwrap()).await;
+    // Three times as many as there may be at a time, each an orphan.
+    for _ in 0..4 {
+        let outcome = bed.bash("for i in {1..24}; do (sh -c 'exit 0' &); done").await.unwrap();
+        assert_eq!((outcome.end, text(&outcome).as_str()), (CommandEnd::Exited(0), ""));
+    }
+    let zombies = "sleep 0; grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null | wc -l";
+    let mut seen = String::new();
+    for _ in 0..100 {
+        seen = text(&bed.bash(zombies).await.unwrap());
+        if seen == "0\n" {
+            break;
+        }
+    }
+    assert_eq!(seen, "0\n");
+}
+
+pub(crate) async fn cleanup_ends_everything_and_removes_what_was_spilled(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let long = bed.bash("head -c 300000 /dev/zero | tr '\\0' x; echo end").await.unwrap();
+    let spill = long.stdout.spill_path.clone().expect("it was spilled");
+    assert_eq!((long.stdout.total, long.stdout.spilled), (300_004, 300_004));
+    let shown = bed.sandbox.view(&spill, None, 10, options()).await.unwrap();
+    assert!(matches!(shown, View::Text { ref text, size: 300_004, .. } if text == "xxxxxxxxxx"), "{shown:?}");
+    let refused = bed.sandbox.create_file(&spill, b"x", options()).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed);
+
+    let script = format!("(setsid bash -c '{}' > /dev/null 2>&1 &); sleep 1000", bed.sleeper());
+    let calling = bed.sandbox.run(Command::bash(&script), options());
+    let cleaning = async {
+        bed.until_sleeping(1).await;
+        bed.sandbox.cleanup().await;
+        // Awaited, so it is true at once.
+        assert!(bearing(bed.mark()).is_empty(), "{:?}", bearing(bed.mark()));
+    };
+    let (outcome, ()) = future::join(calling, cleaning).await;
+    assert_eq!(outcome.unwrap_err().kind(), SandboxErrorKind::Lost);
+}
+
+pub(crate) async fn dropping_the_sandbox_ends_everything(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let script = format!("(setsid bash -c '{}' > /dev/null 2>&1 &)", bed.sleeper());
+    let mut stream = bed.sandbox.run_streamed(Command::bash(&script), options()).unwrap();
+    while stream.next().await.is_some() {}
+    drop(stream);
+    let Bed { sandbox, workspace } = bed;
+    drop(sandbox);
+    let mark = workspace.path().to_str().unwrap();
+    until("its processes are gone", || bearing(mark).is_empty()).await;
+}

@@ -1,0 +1,124 @@
+//! Files: made, changed, shown, listed, and whose they are (S8).
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use conjure_sandbox::{CommandEnd, EntryKind, Executor, LineRange, SandboxErrorKind, SharedFolder, View};
+
+use crate::support::{Bed, Kind, bash, options};
+
+pub(crate) async fn files_are_made_changed_shown_and_listed(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let sandbox = &bed.sandbox;
+    let made = sandbox.create_file("deep/er/notes.txt", b"one\ntwo\nthree\n", options()).await.unwrap();
+    assert_eq!((made.size, made.existed), (14, false));
+    let changed = sandbox.str_replace("deep/er/notes.txt", "two", "2", options()).await.unwrap();
+    assert_eq!((changed.size, changed.existed), (12, true));
+    for (old, kind) in [("four", SandboxErrorKind::NoMatch), ("e", SandboxErrorKind::NotUnique)] {
+        let error = sandbox.str_replace("deep/er/notes.txt", old, "", options()).await.unwrap_err();
+        assert_eq!(error.kind(), kind);
+    }
+    let range = Some(LineRange { first: 2, last: None });
+    let shown = sandbox.view("deep/er/notes.txt", range, 1000, options()).await.unwrap();
+    let expected = View::Text {
+        text: "2\nthree\n".to_owned(),
+        first_line: 2,
+        last_line: 3,
+        total_lines: 3,
+        size: 12,
+        truncated: false,
+    };
+    assert_eq!(shown, expected);
+    let listing = sandbox.list(".", 3, 100, options()).await.unwrap();
+    let paths: Vec<_> = listing.entries.iter().map(|entry| (entry.path.as_str(), entry.kind)).collect();
+    let expected = [
+        ("deep", EntryKind::Directory),
+        ("deep/er", EntryKind::Directory),
+        ("deep/er/notes.txt", EntryKind::File),
+    ];
+    assert_eq!(paths, expected);
+    let folder = sandbox.view(".", None, 1000, options()).await.unwrap();
+    assert!(matches!(folder, View::Directory(listing) if listing.entries.len() == 2));
+    let missing = sandbox.read("nothing", options()).await.map(|_| ()).unwrap_err();
+    assert_eq!(missing.kind(), SandboxErrorKind::NotFound);
+    let device = sandbox.read("/dev/zero", options()).await.map(|_| ()).unwrap_err();
+    assert_eq!(device.kind(), SandboxErrorKind::PathNotAllowed);
+}
+
+pub(crate) async fn read_only_folders_are_read_only_and_allowed_ones_are_not(kind: &dyn Kind) {
+    let (skill, extra) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(skill.path().join("SKILL.md"), "hello").unwrap();
+    let bed = Bed::with(kind, |context| {
+        context.read_only.push(SharedFolder::new(skill.path(), "/mnt/skills/hello"));
+        context.allowed_paths.push(extra.path().to_owned());
+    })
+    .await;
+    let inside = bed.sandbox.layout().sandbox_path(&skill.path().join("SKILL.md")).unwrap();
+    let inside = inside.to_str().unwrap();
+    let shown = bed.sandbox.view(inside, None, 100, options()).await.unwrap();
+    assert!(matches!(shown, View::Text { text, .. } if text == "hello"));
+    let refused = bed.sandbox.create_file(inside, b"x", options()).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed);
+    let extra = extra.path().join("x");
+    bed.sandbox.create_file(extra.to_str().unwrap(), b"x", options()).await.unwrap();
+    assert_eq!(fs::read(extra).unwrap(), b"x");
+}
+
+pub(crate) async fn skills_and_allowed_folders_are_where_they_should_be(kind: &dyn Kind) {
+    let folders = tempfile::tempdir().unwrap();
+    let (skill, data) = (folders.path().join("pdf"), folders.path().join("data"));
+    fs::create_dir_all(skill.join("scripts")).unwrap();
+    fs::create_dir(&data).unwrap();
+    fs::write(skill.join("SKILL.md"), "# PDF").unwrap();
+    fs::write(skill.join("scripts/run.sh"), "#!/bin/sh\necho ran\n").unwrap();
+    // Readable by its owner alone, as a careful user's are.
+    fs::set_permissions(skill.join("SKILL.md"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(skill.join("scripts/run.sh"), fs::Permissions::from_mode(0o700)).unwrap();
+    let bed = Bed::with(kind, |context| {
+        context.read_only.push(SharedFolder::new(&skill, "/mnt/skills/pdf"));
+        context.allowed_paths.push(data.clone());
+    })
+    .await;
+    assert_eq!(
+        bash(&bed, "cat /mnt/skills/pdf/SKILL.md; /mnt/skills/pdf/scripts/run.sh").await,
+        "# PDFran\n"
+    );
+    for script in
+        ["echo x > /mnt/skills/pdf/x", "rm /mnt/skills/pdf/SKILL.md", "chmod 777 /mnt/skills/pdf/SKILL.md"]
+    {
+        assert_ne!(bed.bash(script).await.unwrap().end, CommandEnd::Exited(0), "{script}");
+    }
+    let data_real = fs::canonicalize(&data).unwrap();
+    bash(&bed, &format!("echo x > {}/made", data_real.display())).await;
+    assert_eq!(fs::metadata(data.join("made")).unwrap().uid(), rustix::process::geteuid().as_raw());
+    let layout = bed.sandbox.layout();
+    assert_eq!(layout.workspace, Path::new("/workspace"));
+    assert_eq!(layout.sandbox_path(&skill.join("SKILL.md")), Some("/mnt/skills/pdf/SKILL.md".into()));
+    // What the host adds to it later is there.
+    fs::write(skill.join("late"), "later").unwrap();
+    assert_eq!(bash(&bed, "cat /mnt/skills/pdf/late").await, "later");
+    let shown = bed.sandbox.view("/mnt/skills/pdf/SKILL.md", None, 100, options()).await.unwrap();
+    assert!(matches!(shown, View::Text { .. }));
+}
+
+/// S8.
+pub(crate) async fn what_commands_make_is_the_host_s_to_read_and_delete(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let script = "umask 077; mkdir -p a/b; echo deep > a/b/c; chmod 000 a/b/c; chmod 500 a; \
+                  ln -s /etc/passwd link; mkfifo pipe";
+    bash(&bed, script).await;
+    bed.sandbox.create_file("by-the-guest", b"x", options()).await.unwrap();
+    let own = rustix::process::geteuid().as_raw();
+    for name in ["a", "a/b", "a/b/c", "link", "pipe", "by-the-guest"] {
+        assert_eq!(fs::symlink_metadata(bed.path(name)).unwrap().uid(), own, "{name}");
+    }
+    fs::set_permissions(bed.path("a"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(bed.path("a/b/c"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fs::read_to_string(bed.path("a/b/c")).unwrap(), "deep\n");
+    // The other way, too: what the host makes is the commands' own.
+    fs::write(bed.path("given"), "from the host").unwrap();
+    let change = "test -O given && echo ' and more' >> given && chmod 600 given && cat given";
+    assert_eq!(bash(&bed, change).await, "from the host and more\n");
+    fs::remove_dir_all(bed.path("a")).unwrap();
+}

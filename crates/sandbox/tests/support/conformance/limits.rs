@@ -1,0 +1,74 @@
+//! What commands may use together, where the machine can enforce it (S5).
+
+use conjure_sandbox::{Boundary, Command, CommandEnd, CommandOutcome, Executor, Limits, RunEvent};
+use futures_util::StreamExt;
+
+use crate::support::{Bed, Kind, options, text};
+
+/// Forks until it may not, says so, and stays.
+const STORM: &str = "import os, time
+while True:
+    try:
+        if os.fork() == 0: time.sleep(1000)
+    except OSError:
+        print('refused', flush=True)
+        time.sleep(1000)
+";
+
+async fn storm(bed: &Bed, program: &[&str]) -> CommandOutcome {
+    let options = options();
+    let mut events =
+        bed.sandbox.run_streamed(Command::new(program.iter().copied()), options.clone()).unwrap();
+    let mut ended = None;
+    while let Some(event) = events.next().await {
+        match event.unwrap() {
+            RunEvent::Ended(outcome) => ended = Some(outcome),
+            _ => options.cancel.cancel(),
+        }
+    }
+    ended.unwrap()
+}
+
+/// S5.
+pub(crate) async fn a_fork_storm_is_reported_as_what_it_is_and_can_be_ended(kind: &dyn Kind) {
+    let bed = Bed::limited(kind, Limits::default().with_processes(64).unwrap()).await;
+    let outcome = storm(&bed, &["python3", "-c", STORM]).await;
+    assert_eq!(outcome.end, CommandEnd::Cancelled);
+    assert!(outcome.reached.processes, "{outcome:?}");
+    let after = bed.bash("(echo well)").await.unwrap();
+    assert_eq!((text(&after).as_str(), after.reached.processes), ("well\n", false));
+}
+
+/// S5: one that grows in the background of a call that is over.
+pub(crate) async fn a_fork_storm_left_behind_does_not_keep_the_next_call_from_working(kind: &dyn Kind) {
+    let bed = Bed::limited(kind, Limits::default().with_processes(64).unwrap()).await;
+    std::fs::write(bed.path("storm.py"), STORM).unwrap();
+    let script = ": > said; setsid python3 storm.py > said & while ! read -r line; do :; done < said";
+    let outcome = bed.bash(script).await.unwrap();
+    assert!(outcome.reached.processes && outcome.reached.made_room, "{outcome:?}");
+    // Its processes are gone, or are about to.
+    let after = bed.bash("echo well").await.unwrap();
+    assert_eq!((text(&after).as_str(), after.end), ("well\n", CommandEnd::Exited(0)));
+    let alone = "for i in {1..400}; do (:) 2> /dev/null && break; done; ls -d /proc/[0-9]* | wc -l";
+    let left = text(&bed.bash(alone).await.unwrap());
+    assert!(left.trim().parse::<u32>().unwrap() < 32, "{left}");
+}
+
+/// S5: where memory is limited.
+pub(crate) async fn what_runs_out_of_memory_is_reported_as_that(kind: &dyn Kind) {
+    let bed = Bed::limited(kind, Limits::default().with_memory(64 << 20).unwrap()).await;
+    if bed.sandbox.isolation().memory == Boundary::Open {
+        return;
+    }
+    let hog = ["python3", "-c", "b'x' * (1 << 30)"];
+    let outcome = bed.sandbox.run(Command::new(hog), options()).await.unwrap();
+    assert_eq!(outcome.end, CommandEnd::OutOfMemory);
+    // A child of the command, which goes on.
+    let outcome = bed.bash("python3 -c \"b'x' * (1 << 30)\" > /dev/null 2>&1; echo went on").await.unwrap();
+    assert_eq!((outcome.end, outcome.reached.memory), (CommandEnd::Exited(0), true));
+    // And many at a time, each smaller than the guest.
+    let many = "for i in {1..40}; do (head -c 8M /dev/zero | tail -c 8M > /dev/null) & done; wait";
+    bed.bash(many).await.unwrap();
+    let outcome = bed.bash("echo well").await.unwrap();
+    assert_eq!((text(&outcome).as_str(), outcome.reached.memory), ("well\n", false));
+}

@@ -1,0 +1,204 @@
+//! That no path, and no race, leads file operations out of a sandbox's roots (S12).
+//!
+//! What lies outside is a folder of the host's, which a sandbox may not even have, and what the sandbox itself has beside
+//! its roots: `/etc`, and the guest's own `/proc/self`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use conjure_sandbox::{Command, CommandEnd, Executor, SandboxError, SandboxErrorKind, View};
+use futures_util::{StreamExt, future, stream};
+use tempfile::TempDir;
+
+use crate::support::{Bed, Kind, options, text, until};
+
+const SECRET: &str = "secret of the host";
+
+/// A folder outside of all roots that must stay as it is.
+struct Outside(TempDir);
+
+impl Outside {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), SECRET).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    #[track_caller]
+    fn is_untouched(&self, by: &str) {
+        assert_eq!(fs::read_to_string(self.path().join("file")).unwrap(), SECRET, "{by}");
+        assert_eq!(fs::read_dir(self.path()).unwrap().count(), 1, "{by}");
+    }
+}
+
+/// What a file operation shows of a file.
+async fn shown(bed: &Bed, path: &str) -> Result<String, SandboxError> {
+    match bed.sandbox.view(path, None, 1000, options()).await? {
+        View::Text { text, .. } => Ok(text),
+        View::Directory(listing) => Ok(format!("{:?}", listing.entries)),
+        View::Image { .. } | View::Binary { .. } => Ok(String::new()),
+    }
+}
+
+async fn read(bed: &Bed, path: &str) -> Result<String, SandboxError> {
+    let mut content = bed.sandbox.read(path, options()).await?;
+    let mut all = Vec::new();
+    while let Some(piece) = content.next().await {
+        all.extend_from_slice(&piece?);
+    }
+    Ok(String::from_utf8_lossy(&all).into_owned())
+}
+
+async fn listed(bed: &Bed, path: &str) -> Result<String, SandboxError> {
+    let listing = bed.sandbox.list(path, 3, 1000, options()).await?;
+    Ok(format!("{:?}", listing.entries))
+}
+
+/// Whether this was read outside: the host's file, `/etc/passwd`, a variable of the guest.
+#[track_caller]
+fn is_from_inside(what: &str, seen: &str) {
+    for part in [SECRET, "root:x:0", "passwd-", "ld.so.cache", "PATH="] {
+        assert!(!seen.contains(part), "{what} shows {seen}");
+    }
+}
+
+/// At rest: names with `..`, absolute names, links on the way and links at the end.
+pub(crate) async fn no_path_leads_out_of_the_roots(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let outside = Outside::new();
+    let file = outside.path().join("file");
+    symlink(outside.path(), bed.path("out")).unwrap();
+    symlink(&file, bed.path("leak")).unwrap();
+    symlink("/etc", bed.path("etc")).unwrap();
+    symlink("/etc/passwd", bed.path("users")).unwrap();
+    symlink("../../../../../../etc/passwd", bed.path("up")).unwrap();
+    symlink("/proc/self/cwd/../etc/passwd", bed.path("own")).unwrap();
+    symlink("/proc/self/environ", bed.path("environ")).unwrap();
+    symlink("chain", bed.path("chained")).unwrap();
+    symlink("etc/passwd", bed.path("chain")).unwrap();
+    let beside = format!("../{}/file", outside.path().file_name().unwrap().to_str().unwrap());
+    let paths = [
+        &beside,
+        file.to_str().unwrap(),
+        "out/file",
+        "out",
+        "leak",
+        "/etc/passwd",
+        "/etc",
+        "etc/passwd",
+        "etc",
+        "users",
+        "up",
+        "own",
+        "environ",
+        "chained",
+        "a/../../etc/passwd",
+        "../../../../etc/passwd",
+        "/proc/self/root/etc/passwd",
+        "/proc/1/environ",
+        "..",
+        "/",
+    ];
+    for path in paths {
+        let refusals = [
+            shown(&bed, path).await.map(|_| ()),
+            read(&bed, path).await.map(|_| ()),
+            listed(&bed, path).await.map(|_| ()),
+            bed.sandbox.str_replace(path, SECRET, "x", options()).await.map(|_| ()),
+        ];
+        for (refusal, operation) in refusals.into_iter().zip(["view", "read", "list", "replace"]) {
+            let error = refusal.expect_err(&format!("{operation} {path}"));
+            let kinds = [
+                SandboxErrorKind::PathNotAllowed,
+                SandboxErrorKind::NotFound,
+                // A link at the end, listed: it is no folder.
+                SandboxErrorKind::WrongFileType,
+            ];
+            assert!(kinds.contains(&error.kind()), "{operation} {path}: {error:?}");
+        }
+    }
+    // Writing may replace a link itself, never what it points to; so it is tried last.
+    for path in paths.into_iter().filter(|path| has_own_root(&bed) || !path.contains("etc")) {
+        let _ = bed.sandbox.create_file(path, b"changed", options()).await;
+        let content = stream::iter([Ok("changed".into())]).boxed();
+        let _ = bed.sandbox.write(path, content, options()).await;
+        outside.is_untouched(path);
+    }
+    let passwd = bed.bash("grep -c changed /etc/passwd").await.unwrap();
+    assert_eq!(passwd.end, CommandEnd::Exited(1));
+}
+
+/// Whether `/etc` in it is not the host's, which no failing test may change.
+fn has_own_root(bed: &Bed) -> bool {
+    bed.sandbox.layout().workspace != fs::canonicalize(bed.workspace.path()).unwrap()
+}
+
+/// Exchanges a folder and a link to the folder in its argument, and a file and a link to a file there, for ever.
+const SWAPPER: &str = "import ctypes, os, sys
+target, name = sys.argv[1:]
+for path in ['dir', 'link', 'leaf', 'away']:
+    os.system('rm -rf ' + path)
+os.mkdir('dir')
+for path in ['dir/' + name, 'leaf']:
+    with open(path, 'w') as file: file.write('mine')
+os.symlink(target, 'link')
+os.symlink(os.path.join(target, name), 'away')
+libc = ctypes.CDLL(None, use_errno=True)
+def swap(one, other):
+    if libc.renameat2(-100, one, -100, other, 2) != 0: sys.exit(os.strerror(ctypes.get_errno()))
+swap(b'dir', b'link')
+open('ready', 'w')
+while True:
+    swap(b'dir', b'link')
+    swap(b'leaf', b'away')
+";
+
+/// While a command swaps a folder and a link as fast as it can, and a file and a link.
+pub(crate) async fn no_race_of_links_leads_out_of_the_roots(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let outside = Outside::new();
+    // In a sandbox with a root of its own, the host's folder is not there, and `/etc` is.
+    let targets = [(outside.path().to_str().unwrap(), "file"), ("/etc", "passwd")];
+    for (target, file) in targets.into_iter().take(if has_own_root(&bed) { 2 } else { 1 }) {
+        let swapper = Command::new(["python3", "-c", SWAPPER, target, file]);
+        let options_of_swapper = options();
+        let cancel = options_of_swapper.cancel.clone();
+        let swapping = bed.sandbox.run(swapper, options_of_swapper);
+        let attacking = async {
+            until("the folders are there", || bed.path("ready").exists()).await;
+            for round in 0..100 {
+                attack(&bed, file, round).await;
+            }
+            cancel.cancel();
+        };
+        let (outcome, ()) = future::join(swapping, attacking).await;
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.end, CommandEnd::Cancelled, "{}", text(&outcome));
+        outside.is_untouched(target);
+        fs::remove_file(bed.path("ready")).unwrap();
+    }
+}
+
+/// Every operation once, through the folder and on the file that are swapped.
+async fn attack(bed: &Bed, file: &str, round: u32) {
+    let inner = format!("dir/{file}");
+    for path in [inner.as_str(), "leaf"] {
+        for seen in [shown(bed, path).await, read(bed, path).await].into_iter().flatten() {
+            is_from_inside(path, &seen);
+        }
+        let _ = bed.sandbox.str_replace(path, SECRET, "changed", options()).await;
+        let _ = bed.sandbox.str_replace(path, "root", "changed", options()).await;
+    }
+    for seen in [shown(bed, "dir").await, listed(bed, "dir").await].into_iter().flatten() {
+        is_from_inside("dir", &seen);
+    }
+    let _ = bed.sandbox.create_file(&format!("dir/new-{round}"), b"x", options()).await;
+    let _ = bed.sandbox.create_file(&format!("dir/deep-{round}/new"), b"x", options()).await;
+    let content = stream::iter([Ok("x".into())]).boxed();
+    let _ = bed.sandbox.write(&format!("dir/more-{round}"), content, options()).await;
+}

@@ -1,0 +1,100 @@
+//! What every kind of sandbox must show, as functions that take the kind: the acceptance cases S1 to S13 of the project's
+//! design, as far as they are about one sandbox.
+//!
+//! A test file for a kind says `conformance! { every: KIND }`, and for a kind that keeps commands apart from the host
+//! `conformance! { isolated: KIND }` besides, where `KIND` is a [`super::Kind`]; with `usable`, what the image or the machine
+//! must have for that (Python, Git, Perl; Node where it is there). Each function becomes a test of its own at the root of
+//! that file.
+
+pub(crate) mod bulk;
+pub(crate) mod calls;
+pub(crate) mod ends;
+pub(crate) mod files;
+pub(crate) mod fortress;
+pub(crate) mod limits;
+pub(crate) mod links;
+pub(crate) mod usability;
+
+/// Makes tests of the functions.
+#[macro_export]
+macro_rules! conformance {
+    (every: $kind:expr) => {
+        $crate::conformance! { tests: $kind;
+            calls::a_program_runs_in_the_workspace_with_its_input_and_variables,
+            calls::a_large_input_reaches_a_program_that_answers_in_between,
+            calls::no_key_of_the_host_is_in_the_environment,
+            calls::how_a_program_ended_is_told_apart,
+            calls::both_streams_are_kept_apart_when_asked_for,
+            calls::output_is_seen_while_the_program_runs,
+            calls::a_streamed_program_that_nobody_reads_is_held_up_and_ends_when_dropped,
+            calls::a_content_stream_that_is_not_read_delays_no_other,
+            calls::sixty_four_calls_at_once_are_told_apart,
+            ends::a_timeout_ends_every_descendant,
+            ends::a_cancellation_ends_every_descendant,
+            ends::a_command_that_keeps_stopping_its_supervisor_does_not_cost_the_sandbox,
+            ends::a_background_child_that_keeps_the_output_does_not_delay_the_result,
+            ends::a_run_that_is_dropped_at_any_poll_leaves_no_process,
+            ends::a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_nothing,
+            ends::orphans_do_not_stay_as_zombies,
+            ends::cleanup_ends_everything_and_removes_what_was_spilled,
+            ends::dropping_the_sandbox_ends_everything,
+            files::files_are_made_changed_shown_and_listed,
+            files::read_only_folders_are_read_only_and_allowed_ones_are_not,
+            files::what_commands_make_is_the_host_s_to_read_and_delete,
+            links::no_path_leads_out_of_the_roots,
+            links::no_race_of_links_leads_out_of_the_roots,
+        }
+        $crate::conformance! { named_tests: $kind;
+            bulk::memory_is_flat_whatever_passes_through,
+            ends::a_killed_host_leaves_nothing,
+        }
+    };
+    (isolated: $kind:expr) => {
+        $crate::conformance! { tests: $kind;
+            bulk::much_output_needs_little_memory,
+            bulk::output_that_was_cut_is_whole_in_a_file_that_commands_cannot_change,
+            ends::zombies_do_not_fill_the_limit_of_processes,
+            files::skills_and_allowed_folders_are_where_they_should_be,
+            fortress::every_attack_is_refused,
+            fortress::nothing_of_the_host_is_there,
+            fortress::commands_see_their_own_sandbox_alone,
+            fortress::commands_have_no_privileges_and_get_none,
+            fortress::what_is_not_for_writing_is_not_written,
+            fortress::limits_are_in_force_and_cannot_be_raised,
+            fortress::when_memory_runs_out_commands_are_chosen_before_the_guest,
+            limits::a_fork_storm_is_reported_as_what_it_is_and_can_be_ended,
+            limits::a_fork_storm_left_behind_does_not_keep_the_next_call_from_working,
+            limits::what_runs_out_of_memory_is_reported_as_that,
+        }
+    };
+    (usable: $kind:expr) => {
+        $crate::conformance! { tests: $kind;
+            usability::a_shell_finds_a_usual_machine,
+            usability::job_control_and_substitution_work_in_a_shell,
+            usability::devices_are_there_and_temporary_files_work,
+            usability::python_works,
+            usability::python_has_certificates_and_environments,
+            usability::node_works_where_it_is_installed,
+            usability::git_works,
+            usability::perl_works,
+            usability::honest_programs_do_not_notice,
+        }
+    };
+    (tests: $kind:expr; $($room:ident::$name:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                $crate::support::conformance::$room::$name(&$kind).await;
+            }
+        )*
+    };
+    // Those that start the test's program again for themselves.
+    (named_tests: $kind:expr; $($room:ident::$name:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                $crate::support::conformance::$room::$name(&$kind, stringify!($name)).await;
+            }
+        )*
+    };
+}

@@ -1,0 +1,28 @@
+//! A kind of sandbox, as the tests see it from the host.
+
+use std::ffi::OsString;
+
+use conjure_sandbox::Connector;
+
+/// A kind of sandbox that the tests are about.
+pub(crate) trait Kind {
+    /// Makes sandboxes of this kind, for a host with the variables of [`host`].
+    fn connector(&self) -> Box<dyn Connector>;
+
+    /// The guest that is responsible for this process of a sandbox of the host with the number `host`, as the machine
+    /// numbers them. Killing it ends the sandbox.
+    fn guest(&self, pid: i32, host: u32) -> i32;
+
+    /// What a host with this number, which was killed, has left on the machine when the next one has started: control
+    /// groups, containers.
+    fn left_by(&self, host: u32) -> Vec<String>;
+}
+
+/// The variables of a host that has something to hide, and a time zone.
+pub(crate) fn host() -> [(OsString, OsString); 3] {
+    [
+        ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+        ("TZ".into(), "Asia/Tokyo".into()),
+        ("ANTHROPIC_API_KEY".into(), "not for commands".into()),
+    ]
+}

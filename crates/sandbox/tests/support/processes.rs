@@ -1,0 +1,96 @@
+//! The machine's processes.
+
+use std::fs;
+use std::path::Path;
+
+/// A process of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) state: char,
+    pub(crate) arguments: String,
+}
+
+pub(crate) fn processes() -> Vec<Process> {
+    let read = |folder: &Path| -> Option<Process> {
+        let pid = folder.file_name()?.to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+        // The name stands in parentheses and may hold anything.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let arguments = fs::read(folder.join("cmdline")).ok()?;
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        Some(Process { pid, parent, state, arguments })
+    };
+    fs::read_dir("/proc").unwrap().filter_map(|entry| read(&entry.ok()?.path())).collect()
+}
+
+/// The living processes whose arguments hold this text.
+pub(crate) fn bearing(mark: &str) -> Vec<Process> {
+    processes()
+        .into_iter()
+        .filter(|process| process.state != 'Z' && process.arguments.contains(mark))
+        .collect()
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
+    processes().iter().any(|process| process.pid == pid && process.state != 'Z')
+}
+
+/// This process' ancestors, the nearest first.
+fn ancestors(pid: i32) -> Vec<i32> {
+    let all = processes();
+    let parent = |pid: i32| all.iter().find(|process| process.pid == pid).map(|process| process.parent);
+    std::iter::successors(parent(pid), |pid| parent(*pid)).collect()
+}
+
+/// The process below `host` that this process descends from.
+pub(crate) fn guest_above(pid: i32, host: u32) -> i32 {
+    let line = ancestors(pid);
+    let place = line.iter().position(|ancestor| u32::try_from(*ancestor) == Ok(host));
+    line[place.expect("the host is above it") - 1]
+}
+
+/// All processes that descend from this one.
+pub(crate) fn descendants(of: u32) -> Vec<i32> {
+    let all = processes();
+    let mut found = vec![i32::try_from(of).unwrap()];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(all.iter().filter(|process| process.parent == parent).map(|process| process.pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// The first process of the pid namespace that this process lives in.
+pub(crate) fn first_in_namespace(pid: i32) -> i32 {
+    // Its number in each namespace, ours first.
+    let is_first = |pid: &i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        let numbers: Vec<&str> = numbers.split_ascii_whitespace().collect();
+        numbers.len() > 1 && numbers.last() == Some(&"1")
+    };
+    ancestors(pid).into_iter().find(is_first).expect("it has a pid namespace")
+}
+
+pub(crate) fn zombies_below(guest: i32) -> usize {
+    let all = processes();
+    let below = descendants(u32::try_from(guest).unwrap());
+    all.iter().filter(|process| process.state == 'Z' && below.contains(&process.pid)).count()
+}
+
+pub(crate) fn kill_nine(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// The most memory that this process ever had resident, in bytes.
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
+}
