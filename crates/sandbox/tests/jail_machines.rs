@@ -1,0 +1,156 @@
+//! Jails on machines that lack something: user namespaces, room on the disk. Each test starts itself in namespaces of its
+//! own (`unshare`), where it changes what would otherwise be the whole machine's; they end with it.
+
+#![expect(clippy::unwrap_used, reason = "tests fail by panic")]
+
+#[expect(dead_code, reason = "a part of it is used here")]
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_base::{Clock as _, SystemClock};
+use conjure_sandbox::{
+    CommandEnd, ExecutionContext, Executor, Jail, Local, Sandbox, SandboxError, SandboxErrorKind,
+};
+use support::{again, descendants, host, options, soon, text, told};
+
+/// A user namespace whose only user is none that owns anything, with rights over what belongs to it; a shell prepares it,
+/// and becomes the test without these rights.
+const UNPRIVILEGED: [&str; 8] =
+    ["unshare", "--user", "--map-user=1234", "--map-group=1234", "--keep-caps", "--mount", "sh", "-c"];
+
+/// Runs this test again after `preparation`, a shell script, in namespaces of its own. It is told its folder.
+#[track_caller]
+fn elsewhere(test: &str, preparation: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["workspace", "tmp"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let script = format!("set -e; {preparation}; exec setpriv --inh-caps=-all --ambient-caps=-all \"$@\"");
+    let prefix = [&UNPRIVILEGED[..], &[script.as_str(), "sh"]].concat();
+    let mut command = again(&prefix, test, folder.path().to_str().unwrap());
+    let outcome =
+        command.current_dir(folder.path()).env("TMPDIR", folder.path().join("tmp")).output().unwrap();
+    let said = String::from_utf8_lossy(&outcome.stdout);
+    let is_good = outcome.status.success() && said.contains("1 passed");
+    assert!(is_good, "{said}{}", String::from_utf8_lossy(&outcome.stderr));
+    // Nothing of any sandbox is left in its temporary folder.
+    assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
+}
+
+async fn open(folder: &str) -> Result<Sandbox, SandboxError> {
+    let context = ExecutionContext::new(Path::new(folder).join("workspace"));
+    Sandbox::open(&Jail::new(host()), &context, Arc::new(SystemClock), soon(60)).await
+}
+
+async fn bash(sandbox: &Sandbox, script: &str) -> (CommandEnd, String) {
+    let outcome = sandbox.run(conjure_sandbox::Command::bash(script), options()).await.unwrap();
+    (outcome.end, text(&outcome))
+}
+
+#[tokio::test]
+async fn without_user_namespaces_there_is_no_jail_and_the_error_says_what_helps() {
+    let Some(folder) = told() else {
+        return elsewhere(
+            "without_user_namespaces_there_is_no_jail_and_the_error_says_what_helps",
+            "echo 0 > /proc/sys/user/max_user_namespaces",
+        );
+    };
+    for _ in 0..3 {
+        let error = open(&folder).await.unwrap_err();
+        assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
+        let said = error.to_string();
+        assert!(said.contains("`sysctl user.max_user_namespaces=15000` switches them on"), "{said}");
+    }
+    assert!(descendants(std::process::id()).is_empty());
+    // The kind that isolates nothing is there, for those who ask for it by name.
+    let context = ExecutionContext::new(Path::new(&folder).join("workspace"));
+    let local = Local::without_isolation(host());
+    let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), soon(60)).await.unwrap();
+    assert_eq!(bash(&sandbox, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
+    sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn where_as_many_namespaces_exist_as_may_be_the_next_jail_waits_for_another_s_end() {
+    let Some(folder) = told() else {
+        return elsewhere(
+            "where_as_many_namespaces_exist_as_may_be_the_next_jail_waits_for_another_s_end",
+            "echo 1 > /proc/sys/user/max_user_namespaces",
+        );
+    };
+    let first = open(&folder).await.unwrap();
+    let error = open(&folder).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
+    assert!(error.to_string().contains("end other sandboxes") && error.is_retryable(), "{error}");
+    assert_eq!(bash(&first, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
+    first.cleanup().await;
+    // The kernel gives a namespace back some time after its last process.
+    let deadline = soon(60);
+    let next = loop {
+        match open(&folder).await {
+            Ok(next) => break next,
+            Err(error) => assert!(!SystemClock.remaining(deadline).is_zero(), "{error}"),
+        }
+    };
+    assert_eq!(bash(&next, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
+    next.cleanup().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_as_that_and_can_be_cleared() {
+    let Some(folder) = told() else {
+        return elsewhere(
+            "a_full_disk_is_told_as_that_and_can_be_cleared",
+            "mount -t tmpfs -o size=1m,mode=777 tmpfs workspace",
+        );
+    };
+    let sandbox = open(&folder).await.unwrap();
+    let large = vec![b'x'; 2 << 20];
+    let error = sandbox.create_file("large", &large, options()).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::NoSpace, "{error}");
+    let (end, said) = bash(&sandbox, "head -c 2M /dev/zero > zeros").await;
+    assert!(end == CommandEnd::Exited(1) && said.contains("No space left on device"), "{end:?} {said}");
+    let error = sandbox.create_file("small", b"x".repeat(9000).as_slice(), options()).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::NoSpace, "{error}");
+    // Nothing half written is there.
+    assert_eq!(bash(&sandbox, "ls -A").await, (CommandEnd::Exited(0), "zeros\n".to_owned()));
+    assert_eq!(bash(&sandbox, "rm zeros && echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
+    sandbox.create_file("small", b"x", options()).await.unwrap();
+    sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn where_temporary_files_have_no_room_output_is_cut_and_counted_all_the_same() {
+    let Some(folder) = told() else {
+        return elsewhere(
+            "where_temporary_files_have_no_room_output_is_cut_and_counted_all_the_same",
+            "mount -t tmpfs -o size=64k,mode=777 tmpfs tmp",
+        );
+    };
+    let sandbox = open(&folder).await.unwrap();
+    let script = "head -c 300000 /dev/zero | tr '\\0' x; echo end";
+    let outcome = sandbox.run(conjure_sandbox::Command::bash(script), options()).await.unwrap();
+    assert_eq!((outcome.end, outcome.stdout.total), (CommandEnd::Exited(0), 300_004));
+    assert!(outcome.stdout.tail.ends_with(b"xend\n") && outcome.stdout.spilled < 300_004);
+    assert_eq!(bash(&sandbox, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
+    sandbox.cleanup().await;
+    // Not even a folder can be made.
+    for number in 0.. {
+        if fs::write(Path::new(&folder).join("tmp").join(number.to_string()), [0; 4096]).is_err() {
+            break;
+        }
+    }
+    match open(&folder).await {
+        Ok(sandbox) => {
+            assert_eq!(bash(&sandbox, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
+            sandbox.cleanup().await;
+        }
+        Err(error) => {
+            let kinds = [SandboxErrorKind::Unavailable, SandboxErrorKind::NoSpace];
+            assert!(kinds.contains(&error.kind()), "{error}");
+        }
+    }
+}
