@@ -10,7 +10,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const PACKAGES: [&str; 3] = ["conjure-base", "conjure-guest", "conjure-sandbox"];
+/// The sandbox, and what of ours it depends on.
+const PACKAGES: [&str; 5] =
+    ["conjure-base", "conjure-egress", "conjure-guest", "conjure-store", "conjure-sandbox"];
 
 const PROGRAM: &str = r#"
 use std::sync::Arc;

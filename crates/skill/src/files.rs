@@ -9,6 +9,8 @@ use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -20,8 +22,10 @@ pub(crate) const NOT_PLAIN: &str = "it is not a plain file";
 /// Why a file is refused that lies elsewhere.
 pub(crate) const LEADS_OUT: &str = "it leads out of the skill's folder";
 
-/// A rename while a path is being resolved makes the kernel give up; so often it is asked again.
-const ATTEMPTS: u32 = 16;
+/// A rename or a mount anywhere on the machine makes the kernel give up a path that leads upwards. So often it is asked
+/// again at once, and so often after a pause: about a second, which only a storm of renames lasts.
+const RACES: u32 = 16;
+const PATIENT_RACES: u32 = 1000;
 
 /// A folder, open, beneath which files are read.
 #[derive(Debug)]
@@ -171,15 +175,15 @@ impl Folder {
 
     fn resolve(&self, relative: &Path, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
         let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+        for race in 0..PATIENT_RACES {
             match rustix::fs::openat2(&self.handle, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
             {
-                Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+                Err(Errno::AGAIN | Errno::INTR) if race < RACES => {}
+                Err(Errno::AGAIN | Errno::INTR) => thread::sleep(Duration::from_millis(1)),
                 other => return other,
             }
         }
+        Err(Errno::AGAIN)
     }
 }
 

@@ -9,6 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use conjure_base::Digest;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -28,8 +30,10 @@ const BATCH: usize = 64;
 /// wrote.
 const TOGETHER: usize = 8;
 
-/// A rename while a path is being resolved makes the kernel give up; so often it is asked again.
+/// A rename or a mount anywhere on the machine makes the kernel give up a path that leads upwards. So often it is asked
+/// again at once, and so often after a pause: about a second, which only a storm of renames lasts.
 const RACES: usize = 16;
+const PATIENT_RACES: usize = 1000;
 
 /// What no folder may exceed, whatever the options say: each level holds a descriptor open.
 const DEEPEST: u32 = 128;
@@ -279,9 +283,10 @@ impl Walk<'_> {
 /// Opens what lies at a path beneath the folder, through links that stay beneath it.
 fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    for _ in 0..RACES {
+    for race in 0..PATIENT_RACES {
         match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::INTR) if race < RACES => {}
+            Err(Errno::AGAIN | Errno::INTR) => thread::sleep(Duration::from_millis(1)),
             other => return other,
         }
     }

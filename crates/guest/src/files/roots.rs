@@ -4,6 +4,8 @@
 //! to leave the root, whatever happens to the tree meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
@@ -13,8 +15,10 @@ use conjure_guest::protocol::{Access, ErrorCode, GuestError, Root};
 use crate::error::{self, of_file};
 use crate::quota::Allowance;
 
-/// How often a path is resolved anew when something was renamed meanwhile.
+/// How often a path is resolved anew, at once and after a pause, when something was renamed or mounted meanwhile, anywhere
+/// on the machine: about a second in all.
 const RACES: usize = 64;
+const PATIENT_RACES: usize = 1000;
 
 /// The roots, in the guest.
 #[derive(Debug)]
@@ -173,10 +177,11 @@ impl Place<'_> {
     pub(super) fn open_beneath(&self, path: &[String], flags: OFlags) -> Result<OwnedFd, Errno> {
         let joined = if path.is_empty() { ".".to_owned() } else { path.join("/") };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        for _ in 0..RACES {
+        for race in 0..PATIENT_RACES {
             match openat2(&self.root, joined.as_str(), flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 // Something was renamed while `..` was resolved.
-                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::INTR) if race < RACES => {}
+                Err(Errno::AGAIN | Errno::INTR) => thread::sleep(Duration::from_millis(1)),
                 other => return other,
             }
         }

@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use conjure_base::Digest;
 use conjure_store::{LeftOutReason, StoreErrorKind, TreeOptions, Variant};
@@ -117,6 +119,33 @@ fn links_within_are_replaced_and_others_left_out() {
         ]
     );
     assert!(!bed.store.contains(&Digest::of(b"secret"), Variant::Plain).unwrap());
+}
+
+/// The kernel gives up a path that leads upwards when anything on the machine is renamed meanwhile.
+#[test]
+fn links_upwards_are_followed_while_others_rename() {
+    let bed = Bed::new();
+    let skill = skill(&bed);
+    for number in 0..100 {
+        symlink("../../SKILL.md", skill.join(format!("scripts/data/{number}"))).unwrap();
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (one, other) = (elsewhere.path().join("one"), elsewhere.path().join("other"));
+    fs::create_dir(&one).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                fs::rename(&one, &other).unwrap();
+                fs::rename(&other, &one).unwrap();
+            }
+        });
+        let inserted: Vec<_> = (0..10).map(|_| bed.store.insert_tree(&skill, &all())).collect();
+        done.store(true, Ordering::Relaxed);
+        for tree in inserted {
+            assert_eq!(tree.unwrap().files().len(), 103);
+        }
+    });
 }
 
 #[test]
