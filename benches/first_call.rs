@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, Connector, ExecutionContext, Executor, Jail, Local, Sandbox,
+    CallOptions, Command, CommandEnd, Connector, DataFolder, ExecutionContext, Executor, Jail, Local, Sandbox,
 };
 use tokio::task::JoinSet;
 
@@ -66,7 +66,9 @@ async fn measure() -> Result<()> {
     let workspace = tempfile::tempdir()?;
     let context = ExecutionContext::new(workspace.path());
     let started = Instant::now();
-    let (jail, local) = (Jail::new([]), Local::without_isolation([]));
+    let folder = tempfile::tempdir()?;
+    let data = DataFolder::open(folder.path())?;
+    let (jail, local) = (Jail::new([]).with_data(data), Local::without_isolation([]));
     println!("the connector was made in {:.2} ms", millis(started.elapsed()));
     let has_bwrap = match bwrap().await {
         Ok(_) => true,

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_base::{Redactor, looks_sensitive};
-use conjure_sandbox::{ExecutionContext, SharedFolder};
+use conjure_sandbox::{DataFolder, ExecutionContext, SharedFolder, Shelf};
 use conjure_skill::Skill;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::workspace::Workspace;
-
-/// Where a sandbox with a file system of its own has the skills, each in a folder of its name.
-const SKILLS: &str = "/mnt/skills";
+use crate::workspace::{Workspace, temporary_data};
 
 /// What a session has of its own, beside the configuration.
 #[derive(Clone, Default)]
@@ -27,6 +24,9 @@ pub struct ContextOptions {
     pub secrets: BTreeMap<String, String>,
     /// Folders that tools may read and write beside the workspace and those of the configuration.
     pub allowed_paths: Vec<PathBuf>,
+    /// Where its private folders and the snapshots of its skills lie; `None`: in the configuration's data folder, else in
+    /// a temporary one. All sessions of a tenant may have the same, and open it once.
+    pub data: Option<DataFolder>,
 }
 
 /// Names only: a value may be a secret.
@@ -37,6 +37,7 @@ impl std::fmt::Debug for ContextOptions {
             .field("environment", &self.environment.keys())
             .field("secrets", &self.secrets.keys())
             .field("allowed_paths", &self.allowed_paths)
+            .field("data", &self.data)
             .finish()
     }
 }
@@ -48,6 +49,7 @@ pub struct SessionContext {
     /// The skills of packages: their folders are there as long as they are.
     _unpacked: Vec<Skill>,
     redactor: Redactor,
+    data: DataFolder,
 }
 
 /// Makes the context for a session with these skills: their folders may be read, the workspace and the allowed
@@ -65,16 +67,21 @@ pub struct SessionContext {
 /// ```
 ///
 /// # Errors
-/// When the workspace cannot be made or entered, an allowed path is not there, or two skills have one name.
+/// When the workspace cannot be made or entered, the data folder cannot be used, an allowed path is not there, or two
+/// skills have one name.
 pub fn create_context<S: Borrow<Skill>>(
     skills: &[S],
     config: &Config,
     options: ContextOptions,
 ) -> Result<SessionContext, Error> {
-    let workspace = match &options.workspace {
-        Some(path) => Workspace::existing(path)?,
-        None => Workspace::temporary()?,
+    let existing = options.workspace.as_deref().map(Workspace::existing).transpose()?;
+    let data = match (options.data.clone(), config.data()) {
+        (Some(data), _) => data,
+        (None, Some(path)) => DataFolder::open(path)
+            .map_err(|error| Error::PermissionDenied { path: path.to_owned(), reason: error.to_string() })?,
+        (None, None) => temporary_data()?,
     };
+    let workspace = existing.map_or_else(|| Workspace::private(&data), Ok)?;
     let mut allowed_paths = Vec::new();
     for path in config.allowed_paths().iter().chain(&options.allowed_paths) {
         let resolved = path.canonicalize().map_err(|error| Error::io_of("the allowed path", path, &error))?;
@@ -97,7 +104,7 @@ pub fn create_context<S: Borrow<Skill>>(
     // outlive it, stands in for it.
     let unpacked =
         skills.iter().map(Borrow::borrow).filter(|skill| skill.package().is_some()).cloned().collect();
-    Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor })
+    Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor, data })
 }
 
 impl SessionContext {
@@ -122,6 +129,12 @@ impl SessionContext {
         &mut self.workspace
     }
 
+    /// Where its private folders and the snapshots of its skills lie.
+    #[must_use]
+    pub const fn data(&self) -> &DataFolder {
+        &self.data
+    }
+
     /// Keeps the session's secrets and the values of its sensitive variables out of what leaves.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
@@ -136,7 +149,7 @@ fn shared<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
     for skill in skills.iter().map(Borrow::borrow) {
         let (name, host) = (skill.name().as_str(), skill.root_dir());
         match hosts.insert(name, host) {
-            None => folders.push(SharedFolder::new(host, Path::new(SKILLS).join(name))),
+            None => folders.push(SharedFolder::new(host, Path::new(Shelf::Skills.path()).join(name))),
             Some(first) if first == host => {}
             Some(first) => {
                 let (first, second) = (first.display(), host.display());

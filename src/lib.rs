@@ -84,10 +84,13 @@ pub use conjure_toolbox::{
 // Sandboxes.
 pub use conjure_sandbox::{
     Boundary, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput, Connector,
-    ContentStream, ExecutionContext, Executor, Input, Isolation, Jail, Layout, LimitsReached, LineRange,
-    Listing, Local, MissingController, NetworkPolicy, ProcessLimits, Sandbox, SandboxError, SandboxErrorKind,
-    SharedFolder, View, Written,
+    ContentStream, DataFolder, ExecutionContext, Executor, Input, Isolation, Jail, Layout, LimitsReached,
+    LineRange, Listing, Local, MissingController, NetworkPolicy, PrivateWorkspace, ProcessLimits, Provided,
+    Provision, Sandbox, SandboxError, SandboxErrorKind, SharedFolder, Shelf, View, Written,
 };
+
+// Content by digest, which sandboxes read.
+pub use conjure_store::{Store, Tree, TreeOptions, Variant};
 
 /// The examples of the README, so that they stay true.
 #[cfg(doctest)]

@@ -29,7 +29,7 @@ pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<A
     }
     let host = config.handed_on().clone();
     let connector: Box<dyn Connector> = match config.executor() {
-        ExecutorKind::Jail => Box::new(Jail::new(host)),
+        ExecutorKind::Jail => Box::new(Jail::new(host).with_data(context.data().clone())),
         ExecutorKind::Local => Box::new(Local::without_isolation(host)),
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

@@ -47,6 +47,10 @@ const ALLOWED_PATHS: Variable = variable(
     "CONJURE_ALLOWED_PATHS",
     "Folders that tools may read and write beside the workspace, separated by `:`.",
 );
+const DATA: Variable = variable(
+    "CONJURE_DATA",
+    "Where sandboxes have their folders, and what they read: instead of `conjure` in `XDG_DATA_HOME`.",
+);
 const MEMORY: Variable =
     variable("CONJURE_MEMORY", "How much memory a sandbox may use: `512m`, `2g`. It must be enforced, then.");
 const CPUS: Variable = variable(
@@ -80,6 +84,8 @@ const BASE_URL: Variable =
     variable("ANTHROPIC_BASE_URL", "Where the model's service is, instead of `https://api.anthropic.com`.");
 const DOCKER_HOST: Variable =
     variable("DOCKER_HOST", "Where `doctor` looks for a container engine: `unix:///run/docker.sock`.");
+const DATA_HOME: Variable =
+    variable("XDG_DATA_HOME", "Where programs keep their data, instead of `~/.local/share`.");
 const RUNTIME_DIR: Variable =
     variable("XDG_RUNTIME_DIR", "Where `doctor` looks for the socket of a rootless Podman.");
 
@@ -93,6 +99,7 @@ pub const VARIABLES: &[Variable] = &[
     MAX_ITERATIONS,
     NETWORK,
     ALLOWED_PATHS,
+    DATA,
     MEMORY,
     CPUS,
     REQUIRE,
@@ -106,6 +113,7 @@ pub const VARIABLES: &[Variable] = &[
     API_KEY,
     BASE_URL,
     DOCKER_HOST,
+    DATA_HOME,
     RUNTIME_DIR,
 ];
 
@@ -174,6 +182,15 @@ impl Environment {
         self.path(CONFIG)
     }
 
+    /// Where the command's data lie, unless that is configured: `conjure` in the folder that `XDG_DATA_HOME` names, else in
+    /// `~/.local/share`.
+    #[must_use]
+    pub fn data_folder(&self) -> Option<PathBuf> {
+        let named = self.path(DATA_HOME).filter(|folder| folder.is_absolute());
+        let usual = || self.home().map(|home| home.join(".local/share"));
+        named.or_else(usual).map(|folder| folder.join("conjure"))
+    }
+
     /// What the command logs; `None`: nothing.
     #[must_use]
     pub fn log_filter(&self) -> Option<&str> {
@@ -230,6 +247,7 @@ impl Environment {
             max_iterations: self.parse(MAX_ITERATIONS, whole_number)?,
             network: self.parse(NETWORK, |text| parse_network(list(text)))?,
             allowed_paths: paths(ALLOWED_PATHS),
+            data: self.path(DATA),
             memory: self.parse(MEMORY, parse_size)?,
             cpus: self.parse(CPUS, parse_cpus)?,
             floor: self.parse(REQUIRE, |text| parse_floor(list(text)))?,

@@ -21,6 +21,7 @@ const KEYS: &[&str] = &[
     "max_iterations",
     "network",
     "allowed_paths",
+    "data",
     "memory",
     "cpus",
     "require",
@@ -39,6 +40,7 @@ struct File {
     max_iterations: Option<u32>,
     network: Option<Network>,
     allowed_paths: Option<Vec<PathBuf>>,
+    data: Option<PathBuf>,
     memory: Option<Size>,
     cpus: Option<Value>,
     require: Option<Vec<String>>,
@@ -91,12 +93,8 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     let file: File =
         toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    let beside = |paths: Option<Vec<PathBuf>>| {
-        paths.map(|paths| {
-            let place = |path: PathBuf| if path.starts_with("~") { path } else { folder.join(path) };
-            paths.into_iter().map(place).collect()
-        })
-    };
+    let place = |path: PathBuf| if path.starts_with("~") { path } else { folder.join(path) };
+    let beside = |paths: Option<Vec<PathBuf>>| paths.map(|paths| paths.into_iter().map(place).collect());
     let network = file.network.map(|network| match network {
         Network::Word(word) => parse_network([word.as_str()].into_iter()),
         Network::Hosts(hosts) => parse_network(hosts.iter().map(String::as_str)),
@@ -117,6 +115,7 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
         max_iterations: file.max_iterations,
         network: network.transpose().map_err(in_key("network"))?,
         allowed_paths: beside(file.allowed_paths),
+        data: file.data.map(place),
         memory: file
             .memory
             .map(|size| match size {

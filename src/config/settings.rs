@@ -60,6 +60,8 @@ pub struct Settings {
     pub network: Option<NetworkPolicy>,
     /// Folders that tools may read and write beside the workspace.
     pub allowed_paths: Option<Vec<PathBuf>>,
+    /// Where sandboxes have their folders, and the store of what they read.
+    pub data: Option<PathBuf>,
     /// Bytes of memory for all that runs in a sandbox together. A machine that cannot limit them is then an error.
     pub memory: Option<u64>,
     /// How many processors a sandbox may keep busy. A machine that cannot limit them is then an error.
@@ -88,6 +90,7 @@ impl Settings {
             max_iterations: self.max_iterations.or(lower.max_iterations),
             network: self.network.or(lower.network),
             allowed_paths: self.allowed_paths.or(lower.allowed_paths),
+            data: self.data.or(lower.data),
             memory: self.memory.or(lower.memory),
             cpus: self.cpus.or(lower.cpus),
             floor: match (self.floor, lower.floor) {
@@ -131,6 +134,7 @@ pub struct Config {
     max_iterations: u32,
     network: NetworkPolicy,
     allowed_paths: Vec<PathBuf>,
+    data: Option<PathBuf>,
     limits: Limits,
     floor: Isolation,
 }
@@ -219,6 +223,12 @@ impl Config {
             trusted_projects: expand("trusted_projects", settings.trusted_projects.as_ref())?
                 .unwrap_or_default(),
             allowed_paths: expand("allowed_paths", settings.allowed_paths.as_ref())?.unwrap_or_default(),
+            data: settings
+                .data
+                .as_deref()
+                .map(|path| paths::expand(path, home.as_deref()))
+                .transpose()
+                .map_err(|reason| ConfigError::Setting { key: "data", reason })?,
             tool_timeout,
             max_iterations,
             network: settings.network.clone().unwrap_or_default(),
@@ -276,6 +286,13 @@ impl Config {
         &self.allowed_paths
     }
 
+    /// Where sandboxes have their folders, and the store of what they read, where that was configured. Else each session
+    /// has a temporary folder; the command has one in the user's home.
+    #[must_use]
+    pub fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
     /// What a sandbox may use.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
@@ -326,6 +343,7 @@ impl Default for Config {
             max_iterations: 25,
             network: NetworkPolicy::None,
             allowed_paths: Vec::new(),
+            data: None,
             limits: Limits::default(),
             floor: Isolation::NONE,
         }

@@ -1,19 +1,19 @@
 //! The folder that a session works in: private to it, with copies of its inputs, and watched for what it
 //! produces.
 //!
-//! A temporary workspace lies in a new folder with a random name that only its owner may enter; it goes when the
-//! [`Workspace`] is dropped, unless [`Workspace::keep`] was called. After a crash it stays in the system's
-//! temporary folder, named `conjure-…`, for the system to clear.
+//! A temporary workspace lies in the data folder, where only its owner may enter; it goes when the [`Workspace`] is
+//! dropped, unless [`Workspace::keep`] was called, and after a crash when the data folder is opened again. Where the data
+//! folder is a temporary one, named `conjure-…`, it then stays for the system to clear.
 
 mod snapshot;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use conjure_sandbox::{DataFolder, PrivateWorkspace};
 use rustix::fs::OFlags;
-use tempfile::TempDir;
 
 pub use snapshot::{ProducedFile, ProducedFiles, Snapshot};
 
@@ -23,32 +23,29 @@ use crate::error::Error;
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
-    guard: Option<TempDir>,
+    guard: Option<PrivateWorkspace>,
 }
 
 impl Workspace {
-    /// A new folder that goes when the value is dropped. It lies in one with a random name that only its owner may
-    /// enter: commands can change the permissions of their workspace, and not those of the folder around it.
+    /// A new folder that goes when the value is dropped, in the system's temporary folder.
     ///
     /// # Errors
-    /// When the system's temporary folder cannot be written to.
+    /// When that cannot be written to.
     pub fn temporary() -> Result<Self, Error> {
-        let guard = tempfile::Builder::new()
-            .prefix("conjure-")
-            .permissions(std::fs::Permissions::from_mode(0o700))
-            .tempdir()
-            .map_err(|error| Error::PermissionDenied {
-                path: std::env::temp_dir(),
-                reason: format!(
-                    "no folder can be made in the temporary folder `{}` (TMPDIR names another): {error}",
-                    std::env::temp_dir().display()
-                ),
-            })?;
-        // Resolved, because sandboxes name and compare paths without links in them.
-        let around = guard.path().canonicalize().map_err(|error| Error::io(guard.path(), &error))?;
-        let path = around.join("workspace");
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| Error::io(&path, &error))?;
-        Ok(Self { path, guard: Some(guard) })
+        Self::private(&temporary_data()?)
+    }
+
+    /// A new folder that goes when the value is dropped. It lies in one that only its owner may enter: commands can
+    /// change the permissions of their workspace, and not those of the folder around it.
+    ///
+    /// # Errors
+    /// When the data folder cannot be written to.
+    pub fn private(data: &DataFolder) -> Result<Self, Error> {
+        let guard = data.workspace().map_err(|error| Error::PermissionDenied {
+            path: data.path().to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self { path: guard.path().to_owned(), guard: Some(guard) })
     }
 
     /// A folder that is there already, and stays.
@@ -75,11 +72,12 @@ impl Workspace {
     }
 
     /// Lets a temporary folder stay.
-    pub fn keep(&mut self) {
-        if let Some(guard) = self.guard.take() {
-            // The guard's own path, which is not needed any more: `path` is the same folder, resolved.
-            let _ = guard.keep();
-        }
+    ///
+    /// # Errors
+    /// When that cannot be noted on the disk. The folder is there, until the data folder is opened again.
+    pub fn keep(&mut self) -> Result<(), Error> {
+        let kept = self.guard.take().map(PrivateWorkspace::keep).transpose();
+        kept.map(drop).map_err(Error::from)
     }
 
     /// Copies the file at `source` into the folder, under its own name, and gives the copy's path. A file that
@@ -141,6 +139,18 @@ impl Workspace {
     pub fn produced_since(&self, before: &Snapshot) -> ProducedFiles {
         Snapshot::of(&self.path).produced_since(before)
     }
+}
+
+/// A data folder that goes with its last user.
+pub(crate) fn temporary_data() -> Result<DataFolder, Error> {
+    let around = std::env::temp_dir();
+    DataFolder::temporary().map_err(|error| Error::PermissionDenied {
+        reason: format!(
+            "no folder can be made in the temporary folder `{}` (TMPDIR names another): {error}",
+            around.display()
+        ),
+        path: around,
+    })
 }
 
 /// Copies all of `from`; a copy that fails leaves nothing behind.

@@ -1,9 +1,17 @@
 //! What is in a folder at one moment, and what changed between two.
+//!
+//! Commands may change the folder meanwhile, also such that a path leads elsewhere. So nothing is done by a path: each
+//! step goes from an open folder to a name in it, and follows no link. What is looked at is bounded, and so are the
+//! folders that are open at a time.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 
 /// The most entries that are looked at: a workspace may be a whole checkout, but not a disk.
 const MOST_ENTRIES: usize = 100_000;
@@ -36,6 +44,7 @@ enum Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fingerprint {
     size: u64,
+    device: u64,
     inode: u64,
     modified: (i64, i64),
     changed: (i64, i64),
@@ -70,32 +79,12 @@ impl Snapshot {
 
     /// The same of so many entries.
     pub(super) fn within(root: &Path, most_entries: usize) -> Self {
-        let start = now();
-        let mut files = BTreeMap::new();
-        let mut extent = Extent::Whole;
-        let mut seen = 0_usize;
-        let mut pending = vec![(root.to_owned(), 0)];
-        while let Some((folder, depth)) = pending.pop() {
-            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-            for entry in entries.filter_map(Result::ok) {
-                seen += 1;
-                if seen > most_entries {
-                    return Self { files, extent: Extent::Cut, start };
-                }
-                // Of the entry itself: a link is not followed.
-                let Ok(metadata) = entry.metadata() else { continue };
-                let path = entry.path();
-                if metadata.is_dir() && depth < DEEPEST {
-                    pending.push((path, depth + 1));
-                } else if metadata.is_dir() {
-                    extent = Extent::Shallow;
-                } else if metadata.is_file() {
-                    let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
-                    files.insert(relative, Fingerprint::of(&metadata));
-                }
-            }
+        let (start, files) = (now(), BTreeMap::new());
+        let mut look = Look { files, extent: Extent::Whole, left: most_entries };
+        if let Ok(folder) = rustix::fs::openat(CWD, root, FOLDER, Mode::empty()) {
+            look.folder(&folder, Path::new(""), 0);
         }
-        Self { files, extent, start }
+        Self { files: look.files, extent: look.extent, start }
     }
 
     /// The files in here that are not in `before`, or are there with another fingerprint. Where `before` was cut, a
@@ -121,6 +110,49 @@ impl Snapshot {
     }
 }
 
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A look at a folder.
+struct Look {
+    files: BTreeMap<PathBuf, Fingerprint>,
+    extent: Extent,
+    /// How many entries may still be looked at.
+    left: usize,
+}
+
+impl Look {
+    /// Looks at an open folder, at this path beneath the first one.
+    fn folder(&mut self, folder: &OwnedFd, path: &Path, depth: usize) {
+        let Ok(entries) = Dir::read_from(folder) else { return };
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let Some(left) = self.left.checked_sub(1) else {
+                self.extent = Extent::Cut;
+                return;
+            };
+            self.left = left;
+            let Ok(stat) = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let path = path.join(OsStr::from_bytes(name.to_bytes()));
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory if depth >= DEEPEST => self.extent = Extent::Shallow,
+                FileType::Directory => {
+                    if let Ok(inner) = rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
+                        self.folder(&inner, &path, depth + 1);
+                    }
+                    if self.extent == Extent::Cut {
+                        return;
+                    }
+                }
+                FileType::RegularFile => drop(self.files.insert(path, Fingerprint::of(&stat))),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// The time by the clock that dates files.
 #[expect(clippy::disallowed_methods, reason = "compared with dates that the system gave to files")]
 fn now() -> (i64, i64) {
@@ -129,12 +161,14 @@ fn now() -> (i64, i64) {
 }
 
 impl Fingerprint {
-    fn of(metadata: &std::fs::Metadata) -> Self {
+    fn of(stat: &Stat) -> Self {
+        let date = |seconds: i64, nanoseconds: u64| (seconds, i64::try_from(nanoseconds).unwrap_or(i64::MAX));
         Self {
-            size: metadata.size(),
-            inode: metadata.ino(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            modified: date(stat.st_mtime, stat.st_mtime_nsec),
+            changed: date(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
 }

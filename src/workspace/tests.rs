@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::error::ErrorKind;
 
@@ -24,11 +26,13 @@ fn a_temporary_folder_is_private_and_goes_unless_it_is_kept() {
     assert!(!around.exists());
 
     let mut kept = Workspace::temporary().unwrap();
-    kept.keep();
+    kept.keep().unwrap();
     let path = kept.path().to_owned();
     drop(kept);
     assert!(path.exists());
-    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    let data = path.ancestors().nth(3).unwrap();
+    assert!(!data.join("store").exists() && !data.join("sandboxes").exists());
+    std::fs::remove_dir_all(data).unwrap();
 }
 
 #[test]
@@ -110,4 +114,47 @@ fn of_a_folder_that_was_too_large_what_was_not_touched_is_not_produced() {
         }
     }
     panic!("what was changed is not listed");
+}
+
+/// What commands may make of their folder leads the host nowhere, and its size bounds the look.
+#[test]
+fn links_and_depth_lead_nowhere() {
+    let workspace = Workspace::temporary().unwrap();
+    let (outside, _) = source("secret", "x");
+    std::os::unix::fs::symlink(outside.path(), workspace.path().join("folder")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret"), workspace.path().join("file")).unwrap();
+    std::os::unix::fs::symlink(".", workspace.path().join("circle")).unwrap();
+    let before = Snapshot::default();
+    assert_eq!(workspace.produced_since(&before), ProducedFiles { files: Vec::new(), complete: true });
+
+    let mut folder =
+        rustix::fs::open(workspace.path(), OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+    for _ in 0..2_000 {
+        rustix::fs::mkdirat(&folder, "deeper", rustix::fs::Mode::RWXU).unwrap();
+        folder = rustix::fs::openat(&folder, "deeper", OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+    }
+    drop(rustix::fs::openat(&folder, "file", OFlags::CREATE, rustix::fs::Mode::RUSR).unwrap());
+    let produced = workspace.produced_since(&before);
+    assert_eq!((produced.files.len(), produced.complete), (0, false));
+    // A root that is a link is no folder of a session.
+    let link = outside.path().join("link");
+    std::os::unix::fs::symlink(workspace.path(), &link).unwrap();
+    assert_eq!(Snapshot::of(&link).produced_since(&before).files.len(), 0);
+}
+
+/// Whatever is in it: folders without permissions, and deeper than any path can tell.
+#[test]
+fn a_temporary_folder_goes_whatever_is_in_it() {
+    let data = tempfile::tempdir().unwrap();
+    let data = DataFolder::open(data.path()).unwrap();
+    let workspace = Workspace::private(&data).unwrap();
+    let path = workspace.path().to_owned();
+    std::fs::create_dir_all(path.join("a/b")).unwrap();
+    std::fs::write(path.join("a/b/c"), "").unwrap();
+    std::os::unix::fs::symlink("/", path.join("a/b/root")).unwrap();
+    for name in ["a/b", "a", ""] {
+        std::fs::set_permissions(path.join(name), std::fs::Permissions::from_mode(0)).unwrap();
+    }
+    drop(workspace);
+    assert!(!path.exists() && !path.parent().unwrap().exists());
 }

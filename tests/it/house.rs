@@ -31,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "conjure-prompt",
             "conjure-sandbox",
             "conjure-skill",
+            "conjure-store",
             "conjure-toolbox",
         ],
     ),

@@ -124,9 +124,15 @@ fn a_temporary_workspace_without_products_goes() {
         .arg("Greet me.");
     let (done, home) = run.start().wait_keeping_home();
     done.code(0).does_not_say("produced files");
-    let left: Vec<_> =
-        std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.is_empty(), "{left:?}");
+    let names = |folder: &str| -> Vec<_> {
+        let entries = std::fs::read_dir(home.path().join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    // The data folder alone, and nothing of the run in it.
+    assert_eq!(names(""), [".local"]);
+    for folder in ["sandboxes", "workspaces"] {
+        assert_eq!(names(&format!(".local/share/conjure/{folder}")), [""; 0]);
+    }
 }
 
 #[test]

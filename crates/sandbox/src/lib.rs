@@ -14,6 +14,8 @@ compile_error!(
 mod cgroup;
 mod connector;
 mod context;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod data;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker;
 #[cfg(all(feature = "jail", target_os = "linux"))]
@@ -42,6 +44,8 @@ mod types;
 pub use cgroup::{Cgroup, Cgroups, MissingController};
 pub use connector::{Connection, Connector, SandboxGuard};
 pub use context::{ExecutionContext, NetworkPolicy, SharedFolder};
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub use data::{DataFolder, PrivateWorkspace};
 pub use error::{SandboxError, SandboxErrorKind};
 pub use executor::{CallOptions, ContentStream, Executor};
 pub use gateway::{Gateway, Proxy, TunnelStream};

@@ -22,13 +22,12 @@ const PROGRAMS: [(&str, bool, &str); 3] = [
 ];
 
 /// What would make the machine enforce a boundary that is open.
-const REMEDIES: [(&str, &str); 6] = [
+const REMEDIES: [(&str, &str); 5] = [
     ("identity", "run the host as root: it then runs each jail as another user that owns nothing"),
     ("syscalls", "a kernel with CONFIG_SECCOMP_FILTER"),
     ("memory", "control groups, see below"),
     ("processor", "control groups, see below"),
     ("process_count", "control groups, see below, or Linux 5.14"),
-    ("disk", "give the workspace (`--workspace`) a file system of its own, of the size that it may have"),
 ];
 
 /// Makes a sandbox of each kind, and looks into one of the configured kind.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure::{
-    Config, ContextOptions, Environment, Error, ExecutorKind, Isolation, Message, Model, Recorder,
-    SandboxErrorKind, SessionContext, Settings, Skill, Snapshot, Workbench, create_context,
+    Config, ContextOptions, DataFolder, Environment, Error, ExecutorKind, Isolation, Message, Model,
+    Recorder, SandboxErrorKind, SessionContext, Settings, Skill, Snapshot, Workbench, create_context,
 };
 
 use crate::cli::args::RunArgs;
@@ -123,6 +123,7 @@ fn gather(
     let skills = found(config, terminal)?;
     let options = ContextOptions {
         workspace: args.workspace.clone(),
+        data: data(config, process, terminal),
         environment,
         secrets: std::mem::take(&mut words.secrets),
         ..ContextOptions::default()
@@ -141,6 +142,24 @@ fn gather(
         .collect::<Result<Vec<PathBuf>, Failure>>()
         .map_err(|failure| failure.in_option("--file"))?;
     Ok(Gathered { words, skills, context, files })
+}
+
+/// The usual data folder, unless another is configured. Where it cannot be had, a temporary one does, which is said.
+fn data(config: &Config, process: &Environment, terminal: &Terminal) -> Option<DataFolder> {
+    if config.data().is_some() {
+        return None;
+    }
+    let opened = match process.data_folder() {
+        Some(path) => DataFolder::open(&path).map_err(|error| error.to_string()),
+        None => Err("neither `XDG_DATA_HOME` nor `HOME` is set".to_owned()),
+    };
+    opened
+        .inspect_err(|reason| {
+            terminal.warning(&format!(
+                "a temporary folder is used for data (`CONJURE_DATA` names another): {reason}"
+            ));
+        })
+        .ok()
 }
 
 /// Says plainly what is isolated and what is not.

@@ -26,11 +26,16 @@ pub(super) fn report(produced: &ProducedFiles, workspace: &mut Workspace, termin
         terminal.warning("the workspace holds too much to be looked at whole: there may be more");
     }
     if workspace.is_temporary() {
-        workspace.keep();
-        terminal.note(&format!(
-            "they are in a temporary folder, which is kept: {} (`--workspace DIR` chooses another)",
-            workspace.path().display()
-        ));
+        match workspace.keep() {
+            Ok(()) => terminal.note(&format!(
+                "they are in a temporary folder, which is kept: {} (`--workspace DIR` chooses another)",
+                workspace.path().display()
+            )),
+            Err(error) => terminal.warning(&format!(
+                "they are in a temporary folder, {}, which the next run removes: {error}",
+                workspace.path().display()
+            )),
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub use message::{
     GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root,
     StdinMode, StreamId, Viewed, Welcome,
 };
-pub use quota::{DiskUsage, Quota, QuotaExcess};
+pub use quota::{Counted, DiskUsage, Quota, QuotaExcess};
 pub use rules::{
     CommandRules, FileRule, FileRules, InForce, LimitsReached, ProcessLimits, RulesInForce, SyscallRule,
 };

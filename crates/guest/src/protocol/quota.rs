@@ -16,6 +16,20 @@ pub struct Quota {
     pub path: String,
     /// The most that it may take.
     pub allowed: DiskUsage,
+    /// Of what.
+    #[serde(default)]
+    pub counted: Counted,
+}
+
+/// What counts for a quota.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// All that is in the folder.
+    #[default]
+    Everything,
+    /// What it takes more than when the guest started, which measures it before it greets.
+    Growth,
 }
 
 /// What a folder takes of the disk.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use rustix::time::{ClockId, clock_gettime};
 
-use conjure_guest::protocol::{DiskUsage, Quota, QuotaExcess};
+use conjure_guest::protocol::{Counted, DiskUsage, Quota, QuotaExcess};
 
 use super::measure::measure;
 use super::room::Room;
@@ -32,6 +32,9 @@ const FASTEST: u64 = 2 * 1024 * 1024;
 /// The free space is looked at no more often, and no less while something runs.
 const LOOK_SOONEST: Duration = Duration::from_millis(5);
 const LOOK_LATEST: Duration = Duration::from_millis(100);
+
+/// More than any folder takes.
+const UNBOUNDED: DiskUsage = DiskUsage { bytes: u64::MAX, inodes: u64::MAX };
 
 /// When so many measurements in a row failed, they are being prevented.
 const FAILURES_MAX: u32 = 8;
@@ -93,6 +96,11 @@ impl Watch {
     pub(crate) fn new(quota: Quota, now: Duration) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(quota.path.as_str(), flags, Mode::empty())?;
+        let mut quota = quota;
+        if quota.counted == Counted::Growth {
+            let present = measure(&folder, rustix::process::getpid(), UNBOUNDED)?;
+            quota.allowed = plus(present, quota.allowed);
+        }
         Ok(Self {
             quota,
             folder,
@@ -320,7 +328,8 @@ mod tests {
     fn beyond_help_is_not_for_ever() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_str().expect("UTF-8").to_owned();
-        let mut watch = Watch::new(Quota { path, allowed: ALLOWED }, Duration::ZERO).expect("a folder");
+        let quota = Quota { path, allowed: ALLOWED, counted: Counted::Everything };
+        let mut watch = Watch::new(quota, Duration::ZERO).expect("a folder");
         watch.is_stale = false;
         assert_eq!((watch.is_beyond(), watch.next_look(false)), (None, None));
         let used = plus(beyond(ALLOWED), DiskUsage { bytes: 1, inodes: 0 });

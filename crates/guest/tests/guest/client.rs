@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use conjure_guest::protocol::{
-    Access, CaptureLimits, CommandRules, Decoder, DiskUsage, ExecEnd, ExecReply, ExecRequest, Frame,
+    Access, CaptureLimits, CommandRules, Counted, Decoder, DiskUsage, ExecEnd, ExecReply, ExecRequest, Frame,
     FrameKind, GuestError, Hello, Open, OutputMode, PROTOCOL_VERSION, ProcessLimits, ProxySpec, Quota, Reply,
     Request, Root, RulesInForce, StdinMode, StreamId, Welcome, encode_data_into, encode_into,
 };
@@ -111,7 +111,8 @@ impl Guest {
     pub(crate) fn start_with_quota(allowed: DiskUsage, fill: impl FnOnce(&Self)) -> Self {
         let guest = Self::start_silent();
         fill(&guest);
-        let quota = Quota { path: guest.path("work").to_str().expect("UTF-8").to_owned(), allowed };
+        let path = guest.path("work").to_str().expect("UTF-8").to_owned();
+        let quota = Quota { path, allowed, counted: Counted::Everything };
         let hello = Hello { quota: Some(quota), ..guest.hello() };
         guest.greeted(&hello)
     }

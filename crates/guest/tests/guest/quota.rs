@@ -3,7 +3,7 @@
 use std::fs;
 
 use conjure_guest::protocol::{
-    DiskUsage, ErrorCode, ExecEnd, FrameKind, GuestError, Quota, QuotaExcess, Reply, Request,
+    Counted, DiskUsage, ErrorCode, ExecEnd, FrameKind, GuestError, Quota, QuotaExcess, Reply, Request,
 };
 
 use crate::client::{Guest, Outcome, PLENTY, bash, wait_until};
@@ -204,7 +204,8 @@ fn measuring_cannot_be_prevented() {
 #[test]
 fn a_folder_that_is_not_there_is_refused() {
     let mut guest = Guest::start_silent();
-    let quota = Quota { path: guest.path("nothing").to_str().expect("UTF-8").to_owned(), allowed: ALLOWED };
+    let path = guest.path("nothing").to_str().expect("UTF-8").to_owned();
+    let quota = Quota { path, allowed: ALLOWED, counted: Counted::Everything };
     let hello = conjure_guest::protocol::Hello { quota: Some(quota), ..guest.hello() };
     guest.send_json(FrameKind::Hello, 0, &hello);
     assert!(guest.last_words().contains("quota"));

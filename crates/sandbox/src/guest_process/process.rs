@@ -27,12 +27,12 @@ pub(crate) struct GuestProcess {
     complaints: Option<ChildStderr>,
     /// What came of it, for the reason of the guest's end.
     said: Vec<u8>,
-    /// Spilled output; removed with the sandbox, after the guest was killed.
-    _folder: TempDir,
+    /// Spilled output; removed with the sandbox, after the guest was killed. `None`: by somebody else.
+    _folder: Option<TempDir>,
 }
 
 impl GuestProcess {
-    pub(crate) fn new(mut child: Child, folder: TempDir) -> Self {
+    pub(crate) fn new(mut child: Child, folder: Option<TempDir>) -> Self {
         let complaints = child.stderr.take();
         Self { child, complaints, said: Vec::new(), _folder: folder }
     }

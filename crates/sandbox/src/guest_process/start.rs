@@ -15,12 +15,16 @@ use super::program;
 #[cfg(feature = "jail")]
 use crate::connector::SandboxGuard as _;
 use crate::error::SandboxError;
+#[cfg(feature = "jail")]
+use crate::places::Place;
 
-/// A folder for what belongs to one sandbox and is none of its commands' business; it goes when this is dropped.
+/// A folder for what belongs to one sandbox and is none of its commands' business.
 #[derive(Debug)]
 pub(crate) struct Private {
-    folder: TempDir,
+    path: PathBuf,
     output: PathBuf,
+    /// Goes when this is dropped. `None`: somebody else sees to it.
+    folder: Option<TempDir>,
 }
 
 impl Private {
@@ -32,9 +36,16 @@ impl Private {
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()
             .map_err(private)?;
-        let output = fs::canonicalize(folder.path()).map_err(private)?.join("output");
+        let path = fs::canonicalize(folder.path()).map_err(private)?;
+        let output = path.join("output");
         fs::create_dir(&output).map_err(private)?;
-        Ok(Self { folder, output })
+        Ok(Self { path, output, folder: Some(folder) })
+    }
+
+    /// A place, which is removed by whoever holds it.
+    #[cfg(feature = "jail")]
+    pub(crate) fn of_place(place: &Place) -> Self {
+        Self { path: place.path().to_owned(), output: place.output(), folder: None }
     }
 
     /// Where output that was cut is kept whole; without symbolic links.
@@ -53,12 +64,11 @@ pub(crate) struct Started {
 
 /// Starts the guest with these arguments.
 pub(crate) async fn start(arguments: &[&str], private: Private) -> Result<Started, SandboxError> {
-    let Private { folder, output: _ } = private;
+    let Private { path: place, output: _, folder } = private;
     let mut child = match program::in_memory().and_then(|path| spawn(&path, arguments)) {
         Ok(child) => child,
         Err(error) => {
             tracing::debug!(%error, "the guest cannot be run from memory, a private file it is");
-            let place = folder.path().to_owned();
             let written = tokio::task::spawn_blocking(move || program::in_folder(&place)).await;
             written
                 .unwrap_or_else(|error| Err(io::Error::other(error)))

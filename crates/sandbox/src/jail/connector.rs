@@ -9,27 +9,29 @@ use std::sync::Arc;
 
 use conjure_egress::{Egress, Policy};
 use conjure_guest::protocol::{
-    Access, CommandRules, FileRule, FileRules, Hello, JailSpec, OutputFolder, Place, ProcessLimits, Root,
-    SyscallRule, TakeBack,
+    Access, CommandRules, Counted, DiskUsage, FileRule, FileRules, Hello, JailSpec, OutputFolder, Place,
+    ProcessLimits, Quota, Root, SyscallRule, TakeBack,
 };
 use futures_util::future::BoxFuture;
 
 use super::environment::variables;
-use super::folders::Folders;
-use super::guard::JailGuard;
+use super::folders::{self, Folders};
+use super::guard::{Holdings, JailGuard};
 use super::hand_back::{HandedOver, take_back};
 use super::identity::Runner;
 use super::interpreters::{Installation, SYSTEM, elsewhere};
 use super::root::{self, DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};
-use crate::cgroup::{Cgroup, Cgroups};
+use crate::cgroup::Cgroups;
 use crate::connector::{Connection, Connector};
 use crate::context::ExecutionContext;
+use crate::data::DataFolder;
 use crate::egress;
 use crate::error::SandboxError;
 use crate::gateway::Proxy;
 use crate::guest_process::{Private, Started, safe, start, text, unavailable};
 use crate::isolation::{Boundary, Isolation};
 use crate::limits::Limits;
+use crate::places::Shelves;
 use crate::types::Layout;
 
 /// Runs the guest in fresh namespaces (user, mount, pid, network, ipc, uts, cgroup), without a daemon and without root.
@@ -40,6 +42,14 @@ use crate::types::Layout;
 /// commands find by the usual variables, and which runs on the host. All capabilities are dropped, system calls that administer a machine
 /// are refused, and what all of it uses together is limited where control groups can be made ([`Cgroups::missing`]).
 /// A host that is root runs each jail as another user that owns nothing; files in the workspace stay the host's.
+///
+/// What is shared at `/mnt/skills/NAME` or `/artifacts/NAME` is a snapshot, taken when the sandbox is made: linked from the
+/// store of the data folder ([`Jail::with_data`]), or copied where that lies on another file system. More can be put there
+/// later ([`crate::Executor::provide`]). What is shared elsewhere is the host's folder itself.
+///
+/// The workspace has a quota, which the guest keeps by looking often: what commands write meanwhile is more than it, and the
+/// next thing that happens is that all of them end. In a workspace of the data folder all counts, in any other what is
+/// added to it. Further folders to write have none, so with those the disk is open.
 ///
 /// What the machine does not permit is open in `Sandbox::isolation`, and an error where the context's floor
 /// demands it; without user namespaces there is no jail at all.
@@ -57,6 +67,8 @@ struct Machine {
     installations: Vec<Installation>,
     places: Vec<Place>,
     cgroups: Cgroups,
+    /// `None`: each jail has a temporary one.
+    data: Option<DataFolder>,
 }
 
 impl Jail {
@@ -72,6 +84,7 @@ impl Jail {
             egress: Egress::new(Policy::None),
             installations,
             cgroups: Cgroups::detect(),
+            data: None,
         };
         // What hosts that were killed left behind.
         machine.cgroups.sweep();
@@ -83,6 +96,14 @@ impl Jail {
     #[must_use]
     pub fn with_egress(mut self, egress: Egress) -> Self {
         Arc::make_mut(&mut self.machine).egress = egress;
+        self
+    }
+
+    /// With sandboxes that read out of this folder's store, and have their own folders in it. Without one, each sandbox has
+    /// a temporary one, and reads its skills from the disk anew.
+    #[must_use]
+    pub fn with_data(mut self, data: DataFolder) -> Self {
+        Arc::make_mut(&mut self.machine).data = Some(data);
         self
     }
 
@@ -105,7 +126,7 @@ impl Connector for Jail {
         Box::pin(async move {
             let (machine, wanted) = (Arc::clone(&self.machine), context.clone());
             let prepared = tokio::task::spawn_blocking(move || machine.prepare(&wanted)).await;
-            let Prepared { hello, layout, proxy, left, handed_over, private, cgroup, isolation } =
+            let Prepared { hello, layout, proxy, left, private, holdings } =
                 prepared.map_err(|error| unavailable("its preparation failed", error))??;
             for left in &left {
                 take_back(left).await?;
@@ -117,7 +138,7 @@ impl Connector for Jail {
                 hello,
                 layout,
                 proxy,
-                guard: Box::new(JailGuard::new(process, handed_over, isolation, cgroup)),
+                guard: Box::new(JailGuard::new(process, holdings)),
             })
         })
     }
@@ -130,10 +151,8 @@ struct Prepared {
     layout: Layout,
     proxy: Option<Proxy>,
     left: Vec<TakeBack>,
-    handed_over: HandedOver,
     private: Private,
-    cgroup: Cgroup,
-    isolation: Isolation,
+    holdings: Holdings,
 }
 
 impl Machine {
@@ -146,7 +165,7 @@ impl Machine {
             processes: Boundary::Enforced,
             identity: Boundary::enforced_if(runner.is_dedicated()),
             syscalls: Boundary::Enforced,
-            disk: Boundary::Open,
+            disk: Boundary::Enforced,
             ..groups
         }
     }
@@ -155,8 +174,12 @@ impl Machine {
     fn prepare(&self, context: &ExecutionContext) -> Result<Prepared, SandboxError> {
         let proxy = egress::proxy(&self.egress, &context.network)?;
         let runner = Runner::choose();
-        let Folders { places, mut roots, layout, writable, left } = Folders::of(context, runner)?;
-        let private = Private::make()?;
+        let data = self.data.clone().map_or_else(DataFolder::temporary, Ok)?;
+        let place = data.sandboxes().make()?;
+        let shelves = folders::Shelves { data: &data, place: &place };
+        let Folders { places, mut roots, layout, writable, left, workspace } =
+            Folders::of(context, runner, shelves)?;
+        let private = Private::of_place(&place);
         let cgroup = self.cgroups.make(&context.limits)?;
         let limits = &context.limits;
         let output =
@@ -178,12 +201,23 @@ impl Machine {
             workdir: WORKSPACE.to_owned(),
             env: variables(&self.environment, &self.installations, limits, &context.environment),
             spill_dir: Some(OUTPUT.to_owned()),
+            quota: Some(Quota {
+                path: WORKSPACE.to_owned(),
+                allowed: DiskUsage { bytes: limits.disk(), inodes: limits.inodes() },
+                // What a user has there already is not the sandbox's.
+                counted: if data.is_workspace(&workspace) { Counted::Everything } else { Counted::Growth },
+            }),
             rules: rules(limits, writable),
             jail: Some(jail),
             ..Hello::default()
         };
-        let isolation = self.isolation(runner);
-        Ok(Prepared { hello, layout, proxy, left, handed_over, private, cgroup, isolation })
+        let isolation = Isolation {
+            // Nobody watches over the others.
+            disk: Boundary::enforced_if(context.allowed_paths.is_empty()),
+            ..self.isolation(runner)
+        };
+        let holdings = Holdings { handed_over, isolation, shelves: Shelves::new(place), cgroup, data };
+        Ok(Prepared { hello, layout, proxy, left, private, holdings })
     }
 }
 

@@ -4,17 +4,22 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use conjure_guest::protocol::{Access, Bind, Content, Links, Missing, Place, PlaceKind, Root, TakeBack};
+use conjure_guest::protocol::{
+    Access, Bind, Content, Links, Missing, Owner, Place, PlaceKind, Root, TakeBack,
+};
 
 use super::identity::Runner;
 use super::root::{OUTPUT, WORKSPACE, place};
-use crate::context::ExecutionContext;
+use crate::context::{ExecutionContext, SharedFolder};
+use crate::data::DataFolder;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{absent, folder, text};
+use crate::places;
+use crate::provision::{Consent, Provision, Shelf};
 use crate::types::Layout;
 
 /// What a folder of the host's may not take the place of.
-const RESERVED: [&str; 18] = [
+const RESERVED: [&str; 19] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -32,7 +37,8 @@ const RESERVED: [&str; 18] = [
     "/home/sandbox",
     WORKSPACE,
     OUTPUT,
-    "/mnt/skills",
+    Shelf::Skills.path(),
+    Shelf::Artifacts.path(),
 ];
 
 /// What nothing of the host's is shown in besides.
@@ -48,29 +54,58 @@ pub(super) struct Folders {
     pub(super) writable: Vec<String>,
     /// What a crashed host left with its jail's user, to be taken back first.
     pub(super) left: Vec<TakeBack>,
+    /// The workspace's real path.
+    pub(super) workspace: PathBuf,
+}
+
+/// Where a jail finds what it reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shelves<'a> {
+    pub(super) data: &'a DataFolder,
+    pub(super) place: &'a places::Place,
 }
 
 impl Folders {
-    /// Looks at the folders that `context` names, for a jail that runs as `runner`; blocks.
-    pub(super) fn of(context: &ExecutionContext, runner: Runner) -> Result<Self, SandboxError> {
+    /// Looks at the folders that `context` names, for a jail that runs as `runner`, and puts those that belong on its
+    /// shelves there, as they are now; blocks.
+    pub(super) fn of(
+        context: &ExecutionContext,
+        runner: Runner,
+        shelves: Shelves<'_>,
+    ) -> Result<Self, SandboxError> {
         let workspace = workspace(&context.workspace)?;
+        shelves.data.check_writable(&workspace, "workspace")?;
         let mut folders = Self {
             places: Vec::new(),
             roots: Vec::new(),
             layout: Layout { workspace: WORKSPACE.into(), read_only: Vec::new() },
             writable: Vec::new(),
             left: Vec::new(),
+            workspace: workspace.clone(),
         };
         folders.add(runner, &workspace, WORKSPACE, Access::ReadWrite)?;
         let allowed = allowed(context)?;
+        allowed.iter().try_for_each(|real| shelves.data.check_writable(real, "allowed path"))?;
+        for shelf in Shelf::ALL {
+            folders.add_shelf(shelf, shelves)?;
+        }
         for shared in &context.read_only {
             let real = folder("read-only folder", &shared.host)?;
-            fixed(&real, &shared.host, &workspace, "workspace", &context.workspace)?;
-            for (given, writable) in context.allowed_paths.iter().zip(&allowed) {
-                fixed(&real, &shared.host, writable, "allowed path", given)?;
-            }
             let target = inner(&shared.target)?;
-            folders.add(runner, &real, &target, Access::ReadOnly)?;
+            let on_shelf = shelved(shared)?;
+            let kept = if on_shelf.is_some() { Kept::Copied } else { Kept::Shown };
+            kept.check(&real, &shared.host, &workspace, "workspace", &context.workspace)?;
+            for (given, writable) in context.allowed_paths.iter().zip(&allowed) {
+                kept.check(&real, &shared.host, writable, "allowed path", given)?;
+            }
+            match on_shelf {
+                Some((shelf, name)) => {
+                    let tree = shelves.data.snapshot(&real)?;
+                    let provision = Provision::tree(shelf, name, shelves.data.store(), tree);
+                    shelves.place.provide(&provision, &Consent::default())?;
+                }
+                None => folders.add(runner, &real, &target, Access::ReadOnly)?,
+            }
             if shared.host != real {
                 folders.layout.read_only.push((real, shared.target.clone()));
             }
@@ -90,6 +125,21 @@ impl Folders {
         let left = runner.left(&source, found.uid());
         let owner = if left.is_some() { runner.own() } else { runner.owner(found.uid(), found.gid()) };
         self.left.extend(left);
+        self.bind(source, target, access, owner);
+        if access == Access::ReadWrite {
+            self.writable.push(target.to_owned());
+        }
+        Ok(())
+    }
+
+    fn add_shelf(&mut self, shelf: Shelf, shelves: Shelves<'_>) -> Result<(), SandboxError> {
+        let source = text(&shelves.place.shelf(shelf))?;
+        // Everybody may read what is on it.
+        self.bind(source, shelf.path(), Access::ReadOnly, Owner::Kept);
+        Ok(())
+    }
+
+    fn bind(&mut self, source: String, target: &str, access: Access, owner: Owner) {
         let bind = Bind {
             source,
             access,
@@ -101,10 +151,6 @@ impl Folders {
         };
         self.places.push(place(target, PlaceKind::Bind(bind)));
         self.roots.push(Root { path: target.to_owned(), access });
-        if access == Access::ReadWrite {
-            self.writable.push(target.to_owned());
-        }
-        Ok(())
     }
 }
 
@@ -126,26 +172,55 @@ fn allowed(context: &ExecutionContext) -> Result<Vec<PathBuf>, SandboxError> {
     Ok(allowed)
 }
 
-/// Refuses a folder for reading only that could be changed by another name.
-fn fixed(
-    real: &Path,
-    given: &Path,
-    writable: &Path,
-    what: &str,
-    writable_given: &Path,
-) -> Result<(), SandboxError> {
-    let how = if writable.starts_with(real) {
-        "lies in"
-    } else if real.starts_with(writable) {
-        "contains"
-    } else {
-        return Ok(());
+/// Which shelf a folder belongs on, by its place in the sandbox, and under which name; `None`: on none.
+fn shelved(shared: &SharedFolder) -> Result<Option<(Shelf, &str)>, SandboxError> {
+    let target = &shared.target;
+    let Some(shelf) = Shelf::ALL.into_iter().find(|shelf| target.starts_with(shelf.path())) else {
+        return Ok(None);
     };
-    Err(refused(format!(
-        "the {what} `{}` {how} the read-only folder `{}`, which could then be changed; choose another {what}",
-        writable_given.display(),
-        given.display()
-    )))
+    let name = target.file_name().and_then(|name| name.to_str());
+    match name.filter(|_| target.parent() == Some(Path::new(shelf.path()))) {
+        Some(name) => Ok(Some((shelf, name))),
+        None => Err(SandboxError::new(
+            SandboxErrorKind::BadRequest,
+            format!("`{}` is no place for a folder: one of `{}` has a name", target.display(), shelf.path()),
+        )),
+    }
+}
+
+/// What a sandbox has of a folder for reading only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// What it held when the sandbox was made.
+    Copied,
+    /// The folder itself.
+    Shown,
+}
+
+impl Kept {
+    /// Refuses what could be changed by another name. What was copied cannot; but to work in a skill would be to add to
+    /// it, which nobody means.
+    fn check(
+        self,
+        real: &Path,
+        given: &Path,
+        writable: &Path,
+        what: &str,
+        writable_given: &Path,
+    ) -> Result<(), SandboxError> {
+        let how = if writable.starts_with(real) {
+            "lies in"
+        } else if real.starts_with(writable) && self == Self::Shown {
+            "contains"
+        } else {
+            return Ok(());
+        };
+        Err(refused(format!(
+            "the {what} `{}` {how} the read-only folder `{}`, which could then be changed; choose another {what}",
+            writable_given.display(),
+            given.display()
+        )))
+    }
 }
 
 /// The real path of the workspace, which must be a folder and no link: a link could lead elsewhere tomorrow.
@@ -188,8 +263,14 @@ mod tests {
     use super::*;
     use crate::context::SharedFolder;
 
+    fn of(context: &ExecutionContext) -> Result<Folders, SandboxError> {
+        let data = DataFolder::temporary().unwrap();
+        let place = data.sandboxes().make().unwrap();
+        Folders::of(context, Runner::choose(), Shelves { data: &data, place: &place })
+    }
+
     fn refusal(context: &ExecutionContext) -> String {
-        Folders::of(context, Runner::choose()).unwrap_err().to_string()
+        of(context).unwrap_err().to_string()
     }
 
     #[test]
@@ -209,6 +290,10 @@ mod tests {
         assert!(refusal(&same).contains("lies in the read-only folder"));
         let around =
             ExecutionContext { read_only: read_only.clone(), ..ExecutionContext::new(folder.path()) };
+        // It is a snapshot that the sandbox has.
+        assert!(of(&around).is_ok());
+        let shown = vec![SharedFolder::new(&skill, "/mnt/one")];
+        let around = ExecutionContext { read_only: shown, ..ExecutionContext::new(folder.path()) };
         assert!(refusal(&around).contains("contains the read-only folder"));
         let other = tempfile::tempdir().unwrap();
         let allowed_paths = vec![inner];
@@ -226,14 +311,41 @@ mod tests {
                 assert!(refusal(&context).contains("the sandbox's own"), "{path}");
             }
         }
+        let host = tempfile::tempdir().unwrap();
         let shared = |target: &str| {
-            let read_only = vec![SharedFolder::new("/usr", target)];
+            let read_only = vec![SharedFolder::new(host.path(), target)];
             ExecutionContext { read_only, ..ExecutionContext::new(folder.path()) }
         };
         for target in ["mnt/skills", "/mnt/../etc", "/", ""] {
             assert!(refusal(&shared(target)).contains("is no place in a sandbox"), "{target}");
         }
-        let good = Folders::of(&shared("/mnt/skills/usr"), Runner::choose()).unwrap();
-        assert_eq!(good.layout.sandbox_path(Path::new("/usr/bin")), Some("/mnt/skills/usr/bin".into()));
+        for target in ["/mnt/skills", "/mnt/skills/a/b", "/artifacts"] {
+            assert!(refusal(&shared(target)).contains("is no place for a folder"), "{target}");
+        }
+        let good = of(&shared("/mnt/skills/one")).unwrap();
+        let inside = good.layout.sandbox_path(&host.path().join("SKILL.md"));
+        assert_eq!(inside, Some("/mnt/skills/one/SKILL.md".into()));
+        let mut twice = shared("/mnt/skills/one");
+        twice.read_only.push(twice.read_only[0].clone());
+        assert_eq!(of(&twice).unwrap_err().kind(), SandboxErrorKind::Exists);
+    }
+
+    #[test]
+    fn what_is_the_host_s_own_is_not_for_commands_to_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(&folder.path().join("data")).unwrap();
+        let place = data.sandboxes().make().unwrap();
+        let shelves = Shelves { data: &data, place: &place };
+        let of = |context: &ExecutionContext| Folders::of(context, Runner::choose(), shelves);
+        let own = data.workspace().unwrap();
+        assert!(of(&ExecutionContext::new(own.path())).is_ok());
+        let others = [folder.path().to_owned(), data.path().to_owned(), data.store().root().to_owned()];
+        for path in others.iter().chain([&place.output(), &own.path().join("..")]) {
+            let error = of(&ExecutionContext::new(path)).unwrap_err();
+            assert!(error.to_string().contains("the data folder"), "{error}");
+            let allowed_paths = vec![path.clone()];
+            let error = of(&ExecutionContext { allowed_paths, ..ExecutionContext::new(own.path()) });
+            assert!(error.unwrap_err().to_string().contains("the data folder"));
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! Holds a jail: its first process, what was handed over to its user, its control group, its folder. All go with it, in
+//! Holds a jail: its first process, what was handed over to its user, its folder, its control group. All go with it, in
 //! this order.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_guest::protocol::{InForce, SetupFailure, Welcome};
@@ -10,9 +11,12 @@ use super::hand_back::HandedOver;
 use super::remedy::{Facts, explained};
 use crate::cgroup::Cgroup;
 use crate::connector::SandboxGuard;
+use crate::data::DataFolder;
 use crate::error::SandboxError;
 use crate::guest_process::GuestProcess;
 use crate::isolation::{Boundary, Isolation};
+use crate::places::Shelves;
+use crate::provision::Provider;
 
 /// How long the process outside may take to end the jail, until it is killed itself. Usually it takes some
 /// milliseconds.
@@ -22,31 +26,57 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(super) struct JailGuard {
     /// The process outside, which ends with the one inside, and the one inside with it.
     process: GuestProcess,
+    holdings: Holdings,
+}
+
+/// What a jail has on the host.
+#[derive(Debug)]
+pub(super) struct Holdings {
     /// Taken back when nothing runs any more.
-    handed_over: HandedOver,
+    pub(super) handed_over: HandedOver,
     /// What the machine's control groups and the choice of user give.
-    isolation: Isolation,
+    pub(super) isolation: Isolation,
+    /// Removed when nothing runs any more.
+    pub(super) shelves: Shelves,
     /// Removed when nothing is in it any more.
-    _cgroup: Cgroup,
+    #[expect(dead_code, reason = "held, and not looked at")]
+    pub(super) cgroup: Cgroup,
+    /// Which may be temporary.
+    #[expect(dead_code, reason = "held, and not looked at")]
+    pub(super) data: DataFolder,
 }
 
 impl JailGuard {
-    pub(super) const fn new(
-        process: GuestProcess,
-        handed_over: HandedOver,
-        isolation: Isolation,
-        cgroup: Cgroup,
-    ) -> Self {
-        Self { process, handed_over, isolation, _cgroup: cgroup }
+    pub(super) const fn new(process: GuestProcess, holdings: Holdings) -> Self {
+        Self { process, holdings }
+    }
+
+    /// Releases what is on the host. Nothing may run in the jail any more.
+    async fn release(&mut self) {
+        self.holdings.handed_over.take_back().await;
+        let shelves = self.holdings.shelves.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || remove(&shelves)).await {
+            tracing::warn!(%error, "a sandbox's folder is left to be swept");
+        }
+    }
+}
+
+fn remove(shelves: &Shelves) {
+    if let Err(error) = shelves.remove() {
+        tracing::warn!(%error, "a sandbox's folder is left to be swept");
     }
 }
 
 impl SandboxGuard for JailGuard {
     fn greeted(&mut self, welcome: &Welcome) -> Isolation {
         let paths = welcome.confinement.iter().flat_map(|confinement| &confinement.handed_over);
-        self.handed_over.remember(paths);
+        self.holdings.handed_over.remember(paths);
         let syscalls = Boundary::enforced_if(welcome.rules.syscalls == InForce::Yes);
-        Isolation { syscalls, ..self.isolation }
+        Isolation { syscalls, ..self.holdings.isolation }
+    }
+
+    fn provider(&self) -> Option<Arc<dyn Provider>> {
+        Some(Arc::new(self.holdings.shelves.clone()))
     }
 
     fn explain(&self, failure: &SetupFailure) -> SandboxError {
@@ -56,7 +86,7 @@ impl SandboxGuard for JailGuard {
     fn ended(&mut self) -> BoxFuture<'_, String> {
         Box::pin(async {
             let how = self.process.ended().await;
-            self.handed_over.take_back().await;
+            self.release().await;
             how
         })
     }
@@ -70,17 +100,18 @@ impl SandboxGuard for JailGuard {
                     () = tokio::time::sleep(PATIENCE) => self.process.kill().await,
                 }
             }
-            self.handed_over.take_back().await;
+            self.release().await;
         })
     }
 }
 
 impl Drop for JailGuard {
-    /// Where nobody waited for the end, because the runtime goes: what follows, the control group and the folder, can
+    /// Where nobody waited for the end, because the runtime goes: what follows, the folder and the control group, can
     /// only be removed when nothing runs any more.
     fn drop(&mut self) {
         if self.process.ask_to_end() {
             self.process.wait_blocking(PATIENCE);
         }
+        remove(&self.holdings.shelves);
     }
 }

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::place::Place;
+use super::place::{Place, Purpose};
 use super::removal::{FolderId, is_called, remove_beneath};
 use super::rename_new;
 use crate::error::{SandboxError, SandboxErrorKind};
@@ -29,6 +29,9 @@ const ATTEMPTS: u32 = 10_000;
 const DEAD: &str = "dead-";
 
 const LOCK: &CStr = c"lock";
+
+/// The file that marks a place as kept.
+const KEPT: &CStr = c"kept";
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -52,6 +55,8 @@ pub struct SweptPlaces {
     pub removed: usize,
     /// Places of hosts that live, this one among them.
     pub alive: usize,
+    /// Places that stay, though their hosts are gone.
+    pub kept: usize,
     /// What could not be removed.
     pub failures: Vec<SandboxError>,
 }
@@ -62,7 +67,11 @@ impl Places {
     /// # Errors
     /// When the folder cannot be made or opened.
     pub fn open(data: &Path) -> Result<Self, SandboxError> {
-        let path = data.join("sandboxes");
+        Self::in_folder(data.join("sandboxes"))
+    }
+
+    /// The places in this folder.
+    pub(crate) fn in_folder(path: PathBuf) -> Result<Self, SandboxError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.map_err(|error| unavailable("make", &path, error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -78,11 +87,16 @@ impl Places {
         &self.inner.path
     }
 
-    /// A new place, which goes when it is dropped.
+    /// A new place, which goes when it is dropped, for what a sandbox reads and for its output.
     ///
     /// # Errors
     /// `NoSpace` and others by the system.
     pub fn make(&self) -> Result<Place, SandboxError> {
+        self.make_for(Purpose::Sandbox)
+    }
+
+    /// A new place, which goes when it is dropped.
+    pub(crate) fn make_for(&self, purpose: Purpose) -> Result<Place, SandboxError> {
         let inner = &self.inner;
         for _ in 0..ATTEMPTS {
             let number = inner.next.fetch_add(1, Ordering::Relaxed);
@@ -94,10 +108,15 @@ impl Places {
                 Err(errno) => return Err(unavailable("make", &path, errno)),
             }
             // Who sweeps may have come in between.
-            match inner.claim(&name).map_err(|errno| unavailable("lock", &path, errno))? {
+            let claim = inner.claim(&name).map_err(|errno| {
+                // As on a full disk, on which a folder had room, and its lock has none.
+                let _ = rustix::fs::unlinkat(&inner.folder, name.as_str(), AtFlags::REMOVEDIR);
+                unavailable("lock", &path, errno)
+            });
+            match claim? {
                 Claim::Ours(folder, lock) => {
                     let place = Place::new(Arc::clone(inner), name, folder, lock);
-                    return place.furnish().map(|()| place);
+                    return place.furnish(purpose).map(|()| place);
                 }
                 Claim::Gone | Claim::Alive => {}
             }
@@ -132,6 +151,7 @@ impl Places {
             match outcome {
                 Ok(Fate::Removed) => swept.removed += 1,
                 Ok(Fate::Alive) => swept.alive += 1,
+                Ok(Fate::Kept) => swept.kept += 1,
                 Ok(Fate::None) => {}
                 Err(error) => swept.failures.push(error),
             }
@@ -144,6 +164,7 @@ impl Places {
 enum Fate {
     Removed,
     Alive,
+    Kept,
     /// It is none, or somebody else was faster.
     None,
 }
@@ -193,6 +214,7 @@ impl Inner {
     fn sweep(&self, name: &str) -> Result<Fate, SandboxError> {
         let failed = |errno| unavailable("lock", &self.path.join(name), errno);
         match self.claim(name).map_err(failed)? {
+            Claim::Ours(folder, _) if is_kept(&folder) => Ok(Fate::Kept),
             Claim::Ours(folder, lock) => self.bury(name, &folder, lock).map(|()| Fate::Removed),
             Claim::Alive => Ok(Fate::Alive),
             Claim::Gone => Ok(Fate::None),
@@ -221,6 +243,16 @@ impl Inner {
         }
         Err(failed(Errno::EXIST))
     }
+}
+
+fn is_kept(folder: &OwnedFd) -> bool {
+    rustix::fs::statat(folder, KEPT, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Marks a place as one that stays.
+pub(super) fn keep(folder: &OwnedFd) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, KEPT, flags, Mode::RUSR | Mode::WUSR).map(drop)
 }
 
 /// Why there is no place.

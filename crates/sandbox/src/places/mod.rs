@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 pub use host::{Places, SweptPlaces};
 pub use place::Place;
+pub(crate) use place::{Purpose, kind_of};
 pub use removal::{FolderId, remove_folder};
 pub use shelves::Shelves;
 

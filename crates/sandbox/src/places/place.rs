@@ -1,4 +1,4 @@
-//! The folder of one sandbox on the host.
+//! The folder of one sandbox on the host, or of one session's workspace.
 //!
 //! ```text
 //! <place>/lock        locked while the host lives
@@ -6,6 +6,10 @@
 //! <place>/artifacts/  what it has at /artifacts
 //! <place>/output/     spilled output, which the sandbox writes
 //! <place>/draft-…     what is being put together
+//!
+//! <place>/lock
+//! <place>/workspace/  where a session works
+//! <place>/kept        says that it is not to be removed any more
 //! ```
 //!
 //! State: the folder. It is removed when the place is dropped; after a crash, by [`super::Places::sweep`].
@@ -19,11 +23,13 @@ use conjure_store::{StoreError, StoreErrorKind};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::host::{Inner, unavailable};
+use super::host::{Inner, keep, unavailable};
 use super::removal::remove_beneath;
 use super::{move_new, rename_new};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::provision::{Consent, Provided, Provision, Shelf};
+
+const WORKSPACE: &str = "workspace";
 
 /// Who is inside the sandbox may be another user than the host.
 const SHARED: Mode = Mode::from_raw_mode(0o755);
@@ -36,6 +42,13 @@ const fn folder_of(shelf: Shelf) -> &'static str {
         Shelf::Skills => "skills",
         Shelf::Artifacts => "artifacts",
     }
+}
+
+/// What a place is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Sandbox,
+    Workspace,
 }
 
 /// One sandbox's folder, locked for as long as this value lives, and removed with it.
@@ -57,11 +70,14 @@ impl Place {
     }
 
     /// Makes what is in a place.
-    pub(super) fn furnish(&self) -> Result<(), SandboxError> {
-        [folder_of(Shelf::Skills), folder_of(Shelf::Artifacts), "output"]
-            .into_iter()
-            .try_for_each(|name| self.make(name))
-            .map_err(|errno| unavailable("furnish", &self.path, errno))
+    pub(super) fn furnish(&self, purpose: Purpose) -> Result<(), SandboxError> {
+        let made = match purpose {
+            Purpose::Sandbox => [folder_of(Shelf::Skills), folder_of(Shelf::Artifacts), "output"]
+                .into_iter()
+                .try_for_each(|name| self.make(name)),
+            Purpose::Workspace => rustix::fs::mkdirat(&self.folder, WORKSPACE, Mode::RWXU),
+        };
+        made.map_err(|errno| unavailable("furnish", &self.path, errno))
     }
 
     fn make(&self, name: &str) -> Result<(), Errno> {
@@ -80,6 +96,18 @@ impl Place {
     #[must_use]
     pub fn shelf(&self, shelf: Shelf) -> PathBuf {
         self.path.join(folder_of(shelf))
+    }
+
+    /// The folder that a session works in. Commands can change its permissions, and not those of the place around it.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.path.join(WORKSPACE)
+    }
+
+    /// Lets it stay, also when it is swept. If that fails, it stays until it is.
+    pub(crate) fn keep(mut self) -> Result<(), SandboxError> {
+        // The lock goes in any case: without the mark, the next sweep takes it.
+        let _lock = self.lock.take();
+        keep(&self.folder).map_err(|errno| unavailable("keep", &self.path, errno))
     }
 
     /// The folder that output goes to which is too long.
@@ -179,13 +207,21 @@ fn taken(name: &str) -> SandboxError {
 }
 
 fn failed(name: &str, error: &StoreError) -> SandboxError {
-    let kind = match error.kind() {
-        StoreErrorKind::Exists => return taken(name),
+    if error.kind() == StoreErrorKind::Exists {
+        return taken(name);
+    }
+    SandboxError::new(kind_of(error), format!("`{name}` cannot be given to the sandbox: {error}"))
+}
+
+/// What a failure of a store is for a sandbox.
+pub(crate) fn kind_of(error: &StoreError) -> SandboxErrorKind {
+    match error.kind() {
+        StoreErrorKind::Exists => SandboxErrorKind::Exists,
+        StoreErrorKind::Unusable => SandboxErrorKind::Unavailable,
         StoreErrorKind::NotFound => SandboxErrorKind::NotFound,
         StoreErrorKind::NoSpace => SandboxErrorKind::NoSpace,
         StoreErrorKind::TooMuch => SandboxErrorKind::TooLarge,
         StoreErrorKind::PermissionDenied | StoreErrorKind::ReadOnly => SandboxErrorKind::PermissionDenied,
         _ => SandboxErrorKind::Io,
-    };
-    SandboxError::new(kind, format!("`{name}` cannot be given to the sandbox: {error}"))
+    }
 }

@@ -172,7 +172,7 @@ const fn name_of(signal: i32) -> &'static str {
         14 => " (SIGALRM)",
         15 => " (SIGTERM)",
         24 => " (SIGXCPU)",
-        25 => " (SIGXFSZ)",
+        25 => " (SIGXFSZ: a file became longer than any may be here)",
         31 => " (SIGSYS)",
         _ => "",
     }

@@ -95,9 +95,13 @@ pub(crate) async fn skills_and_allowed_folders_are_where_they_should_be(kind: &d
     let layout = bed.sandbox.layout();
     assert_eq!(layout.workspace, Path::new("/workspace"));
     assert_eq!(layout.sandbox_path(&skill.join("SKILL.md")), Some("/mnt/skills/pdf/SKILL.md".into()));
-    // What the host adds to it later is there.
+    // It stays what it was, whatever becomes of it on the host.
+    fs::write(skill.join("SKILL.md"), "other").unwrap();
     fs::write(skill.join("late"), "later").unwrap();
-    assert_eq!(bash(&bed, "cat /mnt/skills/pdf/late").await, "later");
+    assert_eq!(
+        bash(&bed, "cat /mnt/skills/pdf/SKILL.md; ls /mnt/skills/pdf").await,
+        "# PDFSKILL.md\nscripts\n"
+    );
     let shown = bed.sandbox.view("/mnt/skills/pdf/SKILL.md", None, 100, options()).await.unwrap();
     assert!(matches!(shown, View::Text { .. }));
 }

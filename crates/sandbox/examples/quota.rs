@@ -1,0 +1,64 @@
+//! `cargo run --release -p conjure-sandbox --all-features --example quota`: by how much a jail exceeds its disk quota.
+//!
+//! No ordinary file system limits a folder, so the guest looks often and ends what writes too much. Commands that write as
+//! fast as they can show what passes in between: bytes in one file, bytes in many processes, and empty files.
+
+#![expect(clippy::print_stdout, reason = "an example prints")]
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, DataFolder, ExecutionContext, Executor as _, Jail, Limits, QuotaExcess,
+    Sandbox,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// Each ends only when it is ended.
+const WRITERS: [(&str, &str); 4] = [
+    ("1 MiB at a time", "for ((i = 0; ; i++)); do dd if=/dev/zero of=big$i bs=1M count=32; done"),
+    ("16 MiB at a time, not written", "for ((i = 0; ; i++)); do fallocate -l 16M big$i; done"),
+    ("four writers at once", "for i in 1 2 3 4; do dd if=/dev/zero of=big$i bs=1M & done; wait"),
+    ("empty files", "exec perl -e 'for (my $i = 0; ; $i++) { open my $f, \">\", $i }'"),
+];
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let data = DataFolder::temporary()?;
+    let jail = Jail::new([]).with_data(data.clone());
+    println!("{:30} {:>24} {:>24} {:>12}", "", "allowed", "taken when it was ended", "overshoot");
+    for (name, script) in WRITERS {
+        for (bytes, inodes) in [(64 * MIB, 2_000), (1024 * MIB, 200_000)] {
+            let workspace = data.workspace()?;
+            let limits = Limits::default().with_disk(bytes)?.with_inodes(inodes)?.with_memory(2048 * MIB)?;
+            let context = ExecutionContext { limits, ..ExecutionContext::new(workspace.path()) };
+            let sandbox = Sandbox::open(&jail, &context, Arc::new(SystemClock), soon(30)).await?;
+            let outcome = sandbox.run(Command::bash(script), CallOptions::until(soon(120))).await?;
+            let CommandEnd::QuotaExceeded(excess) = outcome.end else {
+                return Err(format!("`{name}` ended otherwise: {:?}", outcome.end).into());
+            };
+            report(name, &excess);
+            sandbox.cleanup().await;
+        }
+    }
+    Ok(())
+}
+
+fn report(name: &str, excess: &QuotaExcess) {
+    let QuotaExcess { used, allowed } = excess;
+    let (unit, used, allowed) = if used.bytes > allowed.bytes {
+        ("bytes", used.bytes, allowed.bytes)
+    } else {
+        ("files", used.inodes, allowed.inodes)
+    };
+    let permille = (used - allowed) * 1000 / allowed;
+    let percent = format!("{}.{} %", permille / 10, permille % 10);
+    println!("{name:30} {:>24} {:>24} {percent:>12}", format!("{allowed} {unit}"), format!("{used} {unit}"));
+}
+
+fn soon(seconds: u64) -> Deadline {
+    SystemClock.deadline(Duration::from_secs(seconds))
+}
