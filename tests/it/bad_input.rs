@@ -278,7 +278,9 @@ fn an_output_that_cannot_be_written_is_a_failure() {
 fn a_temporary_folder_that_is_not_there_is_named() {
     let script = script("- content: x\n");
     let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
+    // Without a home, its data would go there.
     run.env("TMPDIR", "/no/such/folder")
+        .env("HOME", "")
         .finish()
         .code(2)
         .says("/no/such/folder")

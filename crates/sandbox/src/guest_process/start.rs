@@ -30,7 +30,7 @@ pub(crate) struct Private {
 impl Private {
     /// Makes the folder; blocks.
     pub(crate) fn make() -> Result<Self, SandboxError> {
-        let private = |error| unavailable("no private folder can be made", error);
+        let private = |error| unavailable("no private folder can be made (TMPDIR names where)", error);
         let folder = tempfile::Builder::new()
             .prefix("conjure-")
             .permissions(fs::Permissions::from_mode(0o700))
