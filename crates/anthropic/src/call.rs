@@ -15,7 +15,7 @@ use crate::accumulate::{Accumulator, Shown, StreamError};
 use crate::answer::Answer;
 use crate::body::{Delivery, body};
 use crate::failure::{Failure, Next, not_admitted};
-use crate::limiter::Ticket;
+use crate::limiter::{LONGEST_CLOSED, Ticket};
 use crate::messages::Inner;
 use crate::retry::{backoff, is_limit};
 use crate::sse::SseParser;
@@ -167,7 +167,10 @@ impl Call {
         let transport = &shared.transport;
         let permit = shared.limiter.admit(self.ticket, self.deadline).await.map_err(|refused| {
             let mut error = self.last.take().unwrap_or_else(|| not_admitted(refused.retry_after));
-            error.retry_after = (!refused.retry_after.is_zero()).then_some(refused.retry_after);
+            // What the service asked for stands where the gate is not closed for so long.
+            let asked = error.retry_after.filter(|asked| *asked > LONGEST_CLOSED);
+            error.retry_after =
+                asked.or_else(|| (!refused.retry_after.is_zero()).then_some(refused.retry_after));
             Failure { error, next: Next::GiveUp }
         })?;
         let idle = match self.delivery {

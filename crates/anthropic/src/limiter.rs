@@ -1,7 +1,7 @@
 //! One limiter per key, shared by all sessions that use it: what one of them learns of a limit, all heed.
 //!
 //! While the key is not limited, calls pass without waiting. After a limit (a 429, a 529, or either's error in the midst of
-//! a stream) the gate closes until the service's `retry-after` (with jitter) is over; then exactly one call, the one that
+//! a stream) the gate closes until the service's `retry-after` (with jitter, and for ten minutes at most) is over; then exactly one call, the one that
 //! has waited longest, goes out as a probe. Another limit closes the gate again; anything else opens it slowly, one call
 //! and then twice as many per answer, so that a thousand waiting sessions do not come back as a herd. Calls that are not
 //! answered for [`PROBE_HOLD`] do not hold up the others: one more goes out beside them.
@@ -22,6 +22,10 @@ use futures_util::future::BoxFuture;
 
 /// How much longer than asked the gate stays closed, at most: this part of the wait.
 const JITTER: f64 = 0.1;
+
+/// How long the gate is closed at most, but for the jitter, however long the service asks for: then a probe shows whether
+/// it still means it. A key that was told to wait for weeks by mistake would else be lost to this process.
+pub(crate) const LONGEST_CLOSED: Duration = Duration::from_secs(600);
 
 /// For how long calls without an answer keep those behind them from trying. The head of a streamed answer takes seconds.
 const PROBE_HOLD: Duration = Duration::from_secs(10);
@@ -178,13 +182,13 @@ impl Limiter {
         state.admit_waiting();
     }
 
-    /// Closes the gate for `wait`, plus up to a tenth of it by `random` (0 to 1).
+    /// Closes the gate for `wait`, at most [`LONGEST_CLOSED`], plus up to a tenth of it by `random` (0 to 1).
     pub(crate) fn limited(&self, wait: Duration, random: f64) {
         self.close(&mut self.lock(), wait, random);
     }
 
     fn close(&self, state: &mut State, wait: Duration, random: f64) {
-        let until = self.clock.deadline(wait.mul_f64(1.0 + JITTER * random));
+        let until = self.clock.deadline(wait.min(LONGEST_CLOSED).mul_f64(1.0 + JITTER * random));
         state.gate = match state.gate {
             Gate::Closed { until: before } if before.earlier(until) == until => {
                 Gate::Closed { until: before }

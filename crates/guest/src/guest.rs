@@ -2,6 +2,7 @@
 //!
 //! State: the open jobs, and the processes that this one is the parent of. Nothing survives it.
 
+mod greeting;
 mod processes;
 mod readiness;
 mod watching;
@@ -16,8 +17,8 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 
 use conjure_guest::protocol::{
-    Confinement, Decoder, Frame, FrameError, FrameKind, GuestError, Hello, Open, PROTOCOL_VERSION,
-    ProcessLimits, Reply, Request, RulesInForce, Welcome, is_tunnel,
+    Decoder, Frame, FrameError, FrameKind, GuestError, Hello, Open, PROTOCOL_VERSION, ProcessLimits, Reply,
+    Request, is_tunnel,
 };
 
 use self::readiness::{Token, take_turns};
@@ -26,7 +27,7 @@ use crate::exec::{ExecJob, SpillFolder, Surroundings, Writing};
 use crate::feed::FeedError;
 use crate::file_job::{FileJob, Places};
 use crate::files::Roots;
-use crate::fortress::{self, OomScore, Pressure};
+use crate::fortress::{OomScore, Pressure};
 use crate::jail::Inside;
 use crate::job::{Cut, Cx, Got, SCRATCH, read, too_many};
 use crate::outbox::Outbox;
@@ -67,13 +68,13 @@ fn system(doing: &'static str) -> impl Fn(Errno) -> Fatal {
 
 /// Lives the guest's life: until the stream ends or SIGTERM comes, or the host breaks the protocol.
 pub(crate) fn run() -> Result<(), Fatal> {
-    live(Decoder::new(), Pressure::open(&[]), |_| Ok(()))
+    live(Decoder::new(), Pressure::open(&[]), OomScore::open(), |_| Ok(()))
 }
 
 /// The same in a jail that the greeting asked for; `decoder` has what followed the greeting.
 pub(crate) fn run_inside(hello: Hello, decoder: Decoder, inside: Inside) -> Result<(), Fatal> {
-    let Inside { confinement, pressure, output } = inside;
-    live(decoder, pressure, |guest| {
+    let Inside { confinement, pressure, oom_score, output } = inside;
+    live(decoder, pressure, oom_score, |guest| {
         guest.greet(hello, Some(confinement), output)?;
         guest.take_frames()
     })
@@ -82,13 +83,13 @@ pub(crate) fn run_inside(hello: Hello, decoder: Decoder, inside: Inside) -> Resu
 fn live(
     decoder: Decoder,
     pressure: Pressure,
+    oom_score: OomScore,
     begin: impl FnOnce(&mut Guest) -> Result<(), Fatal>,
 ) -> Result<(), Fatal> {
     sys::block_signals();
     // A session of its own, so that a terminal's Ctrl-C goes to the host alone; a leader has one already.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(system("adopt orphans"))?;
-    let oom_score = OomScore::open();
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(system("close this process to debuggers"))?;
     let mut guest = Guest::new(decoder, pressure, oom_score)?;
@@ -340,68 +341,6 @@ impl Guest {
         Ok(())
     }
 
-    /// Takes the greeting. `confinement` and `output` are what a jail's set-up made.
-    fn greet(
-        &mut self,
-        hello: Hello,
-        confinement: Option<Confinement>,
-        output: Option<OwnedFd>,
-    ) -> Result<(), Fatal> {
-        if hello.version != PROTOCOL_VERSION {
-            // The host says it better when it knows both versions.
-            self.welcome(None, RulesInForce::default());
-            return Err(Fatal::Version(hello.version));
-        }
-        if hello.jail.is_some() {
-            let message =
-                "the greeting asks for a jail, and this guest was not started as `conjure-guest jail`";
-            return Err(Fatal::Protocol(message.to_owned()));
-        }
-        let paths = hello
-            .roots
-            .iter()
-            .map(|root| &root.path)
-            .chain([&hello.workdir])
-            .chain(&hello.spill_dir)
-            .chain(hello.quota.iter().map(|quota| &quota.path))
-            .chain(hello.rules.paths());
-        if let Some(path) = paths.into_iter().find(|path| !path.starts_with('/')) {
-            return Err(Fatal::Protocol(format!("the greeting names `{path}`, which is not absolute")));
-        }
-        if let Some(spec) = hello.proxy {
-            self.tunnels = Tunnels::listen(spec).map_err(|errno| Fatal::Proxy { port: spec.port, errno })?;
-        }
-        let roots = Roots::open(&hello.roots, &hello.workdir);
-        let spill = hello.spill_dir.as_deref().map(|path| match output {
-            Some(folder) => SpillFolder::of(folder, path),
-            None => SpillFolder::open(path),
-        });
-        let watch = match hello.quota.clone() {
-            Some(quota) => {
-                Some(Watch::new(quota, clock::now()).map_err(system("open the folder with a quota"))?)
-            }
-            None => None,
-        };
-        // Nothing was started yet: all that will be is closed in as well.
-        let rules = fortress::close(&hello);
-        self.session = Some(Session {
-            roots,
-            workdir: hello.workdir,
-            env: hello.env,
-            spill,
-            limits: hello.rules.limits,
-            watch,
-        });
-        self.welcome(confinement, rules);
-        Ok(())
-    }
-
-    fn welcome(&mut self, confinement: Option<Confinement>, rules: RulesInForce) {
-        let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-        let welcome = Welcome { version: PROTOCOL_VERSION, pid, confinement, rules };
-        self.outbox.json(FrameKind::Welcome, 0, &welcome);
-    }
-
     fn open(&mut self, number: u32, open: &Open) {
         if let Err(error) = self.start(number, open) {
             self.outbox.done(number, &error::encode(&Err(error)));
@@ -445,6 +384,9 @@ impl Guest {
             let room = session.watch.as_ref().map(Watch::room);
             let places = Places { roots: &session.roots, room: room.as_ref(), null: self.null.as_fd() };
             let (job, pid) = FileJob::start(&open.request, &places, &mut cx)?;
+            if let Some(watch) = session.watch.as_mut().filter(|_| job.is_change()) {
+                watch.change_begins();
+            }
             (Job::File(job), pid)
         };
         self.children.insert(pid, Child { channel: number, unwanted: Vec::new() });

@@ -109,8 +109,9 @@ for name in ["mem", "environ", "auxv", "syscall", "stack", "maps", "pagemap", "i
     attack("read /proc/guest/" + name, ("EACCES", "EPERM"),
            system(lambda name=name: open(f"/proc/{GUEST}/{name}", "rb").read(1)))
 attack("write /proc/guest/mem", "EACCES", system(lambda: open(f"/proc/{GUEST}/mem", "r+b")))
-attack("write /proc/guest/oom_score_adj", "EACCES", system(lambda: open(f"/proc/{GUEST}/oom_score_adj", "w")))
-attack("write /proc/guest/clear_refs", "EACCES", system(lambda: open(f"/proc/{GUEST}/clear_refs", "w")))
+attack("write /proc/guest/oom_score_adj", ("EACCES", "EROFS"), system(lambda: open(f"/proc/{GUEST}/oom_score_adj", "w")))
+attack("write own oom_score_adj", ("EACCES", "EROFS"), system(lambda: open("/proc/self/oom_score_adj", "w")))
+attack("write /proc/guest/clear_refs", ("EACCES", "EROFS"), system(lambda: open(f"/proc/{GUEST}/clear_refs", "w")))
 attack("list /proc/guest/fd", "EACCES", system(lambda: os.listdir(f"/proc/{GUEST}/fd")))
 attack("open /proc/guest/fd/0", "EACCES", system(lambda: open(f"/proc/{GUEST}/fd/0")))
 for name in ["root", "cwd", "exe", "ns/pid"]:

@@ -138,6 +138,17 @@ async fn jitter_only_lengthens_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limit_of_weeks_is_tried_after_ten_minutes() {
+    let limiter = limiter();
+    admission(&limiter).await.unwrap().limited(Duration::from_secs(3_000_000), 0.0);
+    let mut waiting = [Some(admission(&limiter))];
+    tokio::time::advance(599 * SECOND).await;
+    assert!(poll_all(&mut waiting).is_empty());
+    tokio::time::advance(SECOND).await;
+    assert_eq!(poll_all(&mut waiting).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_later_limit_never_shortens_the_wait() {
     let limiter = limiter();
     let (a, b) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());

@@ -43,12 +43,12 @@ impl Capture {
             if self.spill.is_unused() {
                 // Until now head and tail held everything.
                 self.spill.start(folder.as_deref_mut());
-                self.spill.write(&self.head, folder.as_deref());
+                self.spill.write(&self.head, folder.as_deref_mut());
                 let (left, right) = self.tail.as_slices();
-                self.spill.write(left, folder.as_deref());
-                self.spill.write(right, folder.as_deref());
+                self.spill.write(left, folder.as_deref_mut());
+                self.spill.write(right, folder.as_deref_mut());
             }
-            self.spill.write(rest, folder.as_deref());
+            self.spill.write(rest, folder);
         }
         if let Some(last) = rest.len().checked_sub(self.tail_max).and_then(|from| rest.get(from..)) {
             self.tail.clear();
@@ -80,9 +80,10 @@ mod tests {
             head in 0_u32..50,
             tail in 0_u32..50,
             spill in 0_u64..300,
+            total in 1_u64..400,
         ) {
             let folder = tempfile::tempdir().expect("a folder");
-            let mut target = SpillFolder::open(folder.path().to_str().expect("UTF-8"));
+            let mut target = SpillFolder::open(folder.path().to_str().expect("UTF-8"), total);
             let mut capture = Capture::new(CaptureLimits { head, tail, spill });
             for piece in &pieces {
                 capture.push(piece, Some(&mut target));
@@ -96,7 +97,7 @@ mod tests {
             let result = capture.result(whole.len() as u64, Some(&target));
             if whole.len() as u64 > u64::from(head) + u64::from(tail) && spill > 0 {
                 let kept = std::fs::read(result.spill_path.expect("a file")).expect("readable");
-                prop_assert_eq!(&kept, &whole[..whole.len().min(spill as usize)]);
+                prop_assert_eq!(&kept, &whole[..whole.len().min(spill.min(total) as usize)]);
                 prop_assert_eq!(result.spilled, kept.len() as u64);
             } else {
                 prop_assert_eq!(result.spill_path, None);

@@ -1,7 +1,7 @@
 //! The guest as the keeper of its quota: measuring, and ending what runs when it is exceeded. Without a quota it does
 //! nothing.
 
-use conjure_guest::protocol::{DiskUsage, GuestError, QuotaExcess, Reply};
+use conjure_guest::protocol::{GuestError, QuotaExcess, Reply};
 
 use super::{Child, Guest, Job, NO_OPERATION, Session};
 use crate::clock;
@@ -65,9 +65,9 @@ impl Guest {
         }
         let more = match serde_json::from_slice::<Result<Reply, GuestError>>(result) {
             // What went with a file that was replaced is not known, so this is the most that it can be.
-            Ok(Ok(Reply::Write { size, folders, .. })) => takes(size, folders),
-            _ => DiskUsage::default(),
+            Ok(Ok(Reply::Write { size, folders, .. })) => Some(takes(size, folders)),
+            _ => None,
         };
-        watch.wrote(more);
+        watch.change_is_over(more);
     }
 }

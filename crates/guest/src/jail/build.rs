@@ -96,9 +96,12 @@ impl Root {
                 self.mount_at(path, &copy.map_err(refused)?, true).map_err(refused)
             }
             PlaceKind::Proc => {
-                let refused = |errno| at(SetupStep::Proc, format!("mount the processes at `{path}`"))(errno);
-                let mount = file_system("proc", &[], HARMLESS | MountAttrFlags::MOUNT_ATTR_NOEXEC);
-                self.mount_at(path, &mount.map_err(refused)?, true).map_err(refused)
+                let made = file_system("proc", &[], HARMLESS | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+                    .and_then(|mount| self.mount_at(path, &mount, true).map(|()| mount));
+                let mount = made.map_err(at(SetupStep::Proc, format!("mount the processes at `{path}`")))?;
+                // Or commands could make themselves the last that are killed when memory runs out.
+                self.unsealed.push(mount);
+                Ok(())
             }
             PlaceKind::Terminals => {
                 // All terminals of the machine are counted together: no jail may take them all.

@@ -9,13 +9,13 @@ use rustix::process::{Signal, fchdir, pivot_root};
 
 use conjure_guest::protocol::{Confinement, JailSpec, SetupStep};
 
-use crate::fortress::Pressure;
+use crate::fortress::{OomScore, Pressure};
 use crate::sys;
 
 use super::build::Root;
 use super::failure::{Done, at, because};
-use super::identity;
 use super::sources::Sources;
+use super::{identity, shares};
 
 /// What the guest has from its set-up.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Inside {
     pub(crate) confinement: Confinement,
     /// Opened while the control groups could still be seen.
     pub(crate) pressure: Pressure,
+    /// Opened while it could be written.
+    pub(crate) oom_score: OomScore,
     /// The folder of cut output, which commands see for reading only.
     pub(crate) output: Option<OwnedFd>,
 }
@@ -50,6 +52,8 @@ pub(super) fn enter(spec: &JailSpec, sources: Option<Sources>) -> Done<Inside> {
         Some(sources) => sources,
         None => Sources::open(spec)?,
     };
+    // While it can be opened for writing: the jail's `/proc` is for reading only.
+    let oom_score = OomScore::open();
     // The permission bits of places are those of the specification.
     rustix::process::umask(Mode::empty());
     let Sources { binds, output, handed_over } = sources;
@@ -64,13 +68,15 @@ pub(super) fn enter(spec: &JailSpec, sources: Option<Sources>) -> Done<Inside> {
         writable = Some(output.writable);
     }
     root.seal()?;
+    // Mounting needs a namespace for a moment; nothing is mounted from here on.
+    shares::lower_counts();
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
     pivot(root.as_fd())?;
     rustix::system::sethostname(spec.hostname.as_bytes())
         .map_err(at(SetupStep::Root, format!("set the host name to `{}`", spec.hostname)))?;
     sys::switch_loopback_on().map_err(at(SetupStep::Loopback, "switch the loopback interface on"))?;
     identity::give_up_privileges()?;
-    Ok(Inside { confinement: Confinement { handed_over }, pressure, output: writable })
+    Ok(Inside { confinement: Confinement { handed_over }, pressure, oom_score, output: writable })
 }
 
 /// Makes `root` the root of this process, and lets go of the old one with everything in it.

@@ -17,6 +17,7 @@ mod hand_over;
 mod identity;
 mod inner;
 mod outer;
+mod shares;
 mod sources;
 
 pub(crate) use hand_over::take_back;

@@ -21,7 +21,7 @@ use crate::sys;
 
 use super::failure::{Done, at, of_io};
 use super::sources::Sources;
-use super::{identity, inner};
+use super::{identity, inner, shares};
 
 /// The exit code after a failure that the host was told of.
 const FAILED: u8 = 3;
@@ -80,6 +80,7 @@ fn start(spec: &JailSpec, hello: Hello, decoder: Decoder) -> Done<Pid> {
         BecomeUser::Stay => None,
     };
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    shares::lower_limits();
     let namespaces = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
         | UnshareFlags::NEWPID

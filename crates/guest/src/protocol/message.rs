@@ -14,6 +14,9 @@ use super::tunnel::ProxySpec;
 /// means a guest that was taken from elsewhere, and is an error that says so.
 pub const PROTOCOL_VERSION: u32 = 2;
 
+/// How many bytes of cut output a sandbox keeps in all, unless its greeting says otherwise.
+pub const SPILL_TOTAL: u64 = 1024 * 1024 * 1024;
+
 /// How long an operation may go on after its deadline or its cancellation, until a sound guest says that it is over;
 /// and how long a guest lets commands end themselves after its stream was closed. A host must be more patient than
 /// this before it takes a guest for dead and kills it, and everything with it. Both sides check their times against it
@@ -34,6 +37,10 @@ pub struct Hello {
     pub env: BTreeMap<String, String>,
     /// Where output that was cut is kept whole, or `None` to keep none. Absolute; should lie beneath a root.
     pub spill_dir: Option<String>,
+    /// How many bytes may lie there of it in all: no more of any output is kept then, until some is removed. `None`:
+    /// [`SPILL_TOTAL`].
+    #[serde(default)]
+    pub spill_total: Option<u64>,
     /// Where commands find the proxy that their connections go through; `None`: nowhere.
     #[serde(default)]
     pub proxy: Option<ProxySpec>,
@@ -57,6 +64,7 @@ impl Default for Hello {
             workdir: "/".to_owned(),
             env: BTreeMap::new(),
             spill_dir: None,
+            spill_total: None,
             proxy: None,
             rules: CommandRules::default(),
             quota: None,

@@ -43,7 +43,7 @@ pub use jail::{
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
     GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root,
-    StdinMode, StreamId, Viewed, Welcome,
+    SPILL_TOTAL, StdinMode, StreamId, Viewed, Welcome,
 };
 pub use quota::{Counted, DiskUsage, Quota, QuotaExcess};
 pub use rules::{

@@ -54,6 +54,10 @@ pub(crate) struct Watch {
     written: DiskUsage,
     /// And since the one under way did.
     written_meanwhile: DiskUsage,
+    /// How many file operations that change something are under way.
+    changing: u64,
+    /// How many of them there were beside the measurement under way, but for those that have told what they wrote.
+    unsettled: u64,
     state: State,
     /// Whether something may have changed since the last measurement began.
     is_stale: bool,
@@ -108,6 +112,8 @@ impl Watch {
             used: None,
             written: DiskUsage::default(),
             written_meanwhile: DiskUsage::default(),
+            changing: 0,
+            unsettled: 0,
             state: State::Within,
             is_stale: true,
             free: None,
@@ -141,9 +147,18 @@ impl Watch {
         plus(self.used.unwrap_or_default(), self.written)
     }
 
-    /// A file operation wrote so much at most. It is also measured, soon.
-    pub(crate) fn wrote(&mut self, more: DiskUsage) {
+    /// A file operation begins that changes something.
+    pub(crate) fn change_begins(&mut self) {
+        self.changing += 1;
+        self.unsettled += 1;
+    }
+
+    /// It is over, and wrote so much at most; `None` when it failed. It is also measured, soon.
+    pub(crate) fn change_is_over(&mut self, more: Option<DiskUsage>) {
         self.is_stale = true;
+        self.changing = self.changing.saturating_sub(1);
+        let Some(more) = more else { return };
+        self.unsettled = self.unsettled.saturating_sub(1);
         self.written = plus(self.written, more);
         self.written_meanwhile = plus(self.written_meanwhile, more);
     }
@@ -227,6 +242,7 @@ impl Watch {
         };
         self.is_stale = is_busy;
         self.written_meanwhile = DiskUsage::default();
+        self.unsettled = self.changing;
         let pid = child.pid;
         self.child = Some(child);
         Some(pid)
@@ -251,7 +267,7 @@ impl Watch {
                 self.failures = 0;
                 self.schedule.spend(now, cost);
                 self.written = self.written_meanwhile;
-                self.judge(used)
+                self.judge(used, self.doubt())
             }
             None => {
                 // It failed, or somebody killed it.
@@ -267,8 +283,29 @@ impl Watch {
         }
     }
 
-    fn judge(&mut self, used: DiskUsage) -> Option<QuotaExcess> {
+    /// How much of what was measured may have been there at no one time. What file operations make and take back, or
+    /// rename, is counted wherever the measurement comes upon it: of one operation here, of the next one there.
+    fn doubt(&self) -> DiskUsage {
+        let DiskUsage { bytes, inodes } = self.quota.allowed;
+        let unsettled = DiskUsage {
+            bytes: bytes.saturating_mul(self.unsettled),
+            inodes: inodes.saturating_mul(self.unsettled),
+        };
+        plus(self.written_meanwhile, unsettled)
+    }
+
+    /// Takes what was measured, of which as much as `doubt` is not certain.
+    fn judge(&mut self, used: DiskUsage, doubt: DiskUsage) -> Option<QuotaExcess> {
         let is_first = self.used.is_none();
+        let allowed = self.quota.allowed;
+        if self.state == State::Within && !used.is_within(&allowed) && used.is_within(&plus(allowed, doubt)) {
+            // Nobody is ended for what nobody may have done. It is full, and is measured again.
+            let most =
+                DiskUsage { bytes: used.bytes.min(allowed.bytes), inodes: used.inodes.min(allowed.inodes) };
+            self.used = Some(most);
+            self.is_stale = true;
+            return None;
+        }
         self.used = Some(used);
         let excess = QuotaExcess { used, allowed: self.quota.allowed };
         let (state, is_too_much) = match self.state {
@@ -277,7 +314,7 @@ impl Watch {
             State::Within if is_first => (State::Over(used), false),
             State::Within => (State::Crossed, true),
             State::Crossed => (State::Over(used), false),
-            State::Over(least) if used.is_within(&plus(least, SLACK)) => {
+            State::Over(least) if used.is_within(&plus(plus(least, SLACK), doubt)) => {
                 let bytes = least.bytes.min(used.bytes);
                 (State::Over(DiskUsage { bytes, inodes: least.inodes.min(used.inodes) }), false)
             }
@@ -333,14 +370,42 @@ mod tests {
         watch.is_stale = false;
         assert_eq!((watch.is_beyond(), watch.next_look(false)), (None, None));
         let used = plus(beyond(ALLOWED), DiskUsage { bytes: 1, inodes: 0 });
-        watch.judge(used);
+        watch.judge(used, DiskUsage::default());
         assert_eq!(watch.next_look(false), None);
         assert_eq!(watch.is_beyond(), Some(QuotaExcess { used, allowed: ALLOWED }));
         assert!(watch.next_look(false).is_some());
         // What file operations replaced may not be there any more.
-        watch.judge(DiskUsage::default());
-        watch.wrote(used);
+        watch.judge(DiskUsage::default(), DiskUsage::default());
+        watch.change_begins();
+        watch.change_is_over(Some(used));
         assert_eq!(watch.is_beyond(), None);
         assert_eq!(watch.room().used, used);
+    }
+
+    /// A measurement is no picture of one moment.
+    #[test]
+    fn what_may_have_been_counted_twice_ends_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_str().expect("UTF-8").to_owned();
+        let mut watch = Watch::new(Quota { path, allowed: ALLOWED }, Duration::ZERO).expect("a folder");
+        let nothing = DiskUsage::default();
+        let full = DiskUsage { bytes: 0, inodes: ALLOWED.inodes };
+        let more = DiskUsage { bytes: 0, inodes: ALLOWED.inodes + 2 };
+        watch.judge(nothing, nothing);
+        // One that is under way, one that failed, and one that wrote a file.
+        watch.change_begins();
+        assert_eq!(watch.doubt(), ALLOWED);
+        watch.change_is_over(None);
+        assert_eq!(watch.doubt(), ALLOWED);
+        watch.unsettled = watch.changing;
+        watch.change_begins();
+        watch.change_is_over(Some(DiskUsage { bytes: 4096, inodes: 1 }));
+        assert_eq!(watch.doubt(), DiskUsage { bytes: 4096, inodes: 1 });
+        // So one too many is no proof; two are.
+        watch.is_stale = false;
+        let one = DiskUsage { bytes: 0, inodes: ALLOWED.inodes + 1 };
+        assert_eq!((watch.judge(one, watch.doubt()), watch.used), (None, Some(full)));
+        assert!(watch.is_stale);
+        assert!(watch.judge(more, watch.doubt()).is_some());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use conjure_guest::protocol::{
-    CaptureLimits, ErrorCode, ExecEnd, ExecRequest, FrameKind, OutputMode, Request, StdinMode,
+    CaptureLimits, ErrorCode, ExecEnd, ExecRequest, FrameKind, Hello, OutputMode, Request, StdinMode,
 };
 
 use crate::client::{Guest, PLENTY, bash, exec, exec_request, wait_until};
@@ -226,6 +226,30 @@ fn a_spill_that_fails_is_no_failure_of_the_call() {
     let stdout = &outcome.exec().stdout;
     assert_eq!((outcome.end(), stdout.spill_path.as_deref(), stdout.spilled), (ExecEnd::Exited(0), None, 0));
     assert_eq!((outcome.stdout.as_slice(), stdout.total), (b"1\n2\n100\n".as_slice(), 292));
+}
+
+/// However many calls there are; and what the host has removed is no more.
+#[test]
+fn all_spilled_output_together_is_bounded() {
+    let mut guest = Guest::start_silent();
+    let hello = Hello { spill_total: Some(1000), ..guest.hello() };
+    guest.send_json(FrameKind::Hello, 0, &hello);
+    let mut spill = || {
+        let output = OutputMode::Capture(CaptureLimits { head: 4, tail: 4, spill: 700 });
+        let request = ExecRequest { output, ..exec_request(&["head", "-c", "5000", "/dev/zero"]) };
+        let outcome = guest.call(Request::Exec(request));
+        assert_eq!((outcome.end(), outcome.exec().stdout.total), (ExecEnd::Exited(0), 5000));
+        outcome.exec().stdout.clone()
+    };
+    let [first, second, third] = [spill(), spill(), spill()];
+    assert_eq!([first.spilled, second.spilled, third.spilled], [700, 300, 0]);
+    assert_eq!(third.spill_path, None);
+    for kept in [&first, &second] {
+        let path = kept.spill_path.as_ref().expect("a file");
+        assert_eq!(std::fs::metadata(path).expect("there").len(), kept.spilled);
+    }
+    std::fs::remove_file(first.spill_path.expect("a file")).expect("ours");
+    assert_eq!([spill().spilled, spill().spilled], [700, 0]);
 }
 
 #[test]

@@ -22,13 +22,13 @@ const NOBODY: u32 = 65534;
 const DEDICATED: u32 = 1_700_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Host {
+pub(crate) enum Host {
     Root,
     Unprivileged,
 }
 
 /// The kinds of host that can be had here.
-fn hosts() -> Vec<Host> {
+pub(crate) fn hosts() -> Vec<Host> {
     if rustix::process::geteuid().is_root() {
         vec![Host::Root, Host::Unprivileged]
     } else {
@@ -171,8 +171,13 @@ impl Host {
     }
 
     /// A greeted guest in its jail.
-    fn jailed(self) -> Guest {
-        let mut guest = self.start(None);
+    pub(crate) fn jailed(self) -> Guest {
+        self.jailed_by(None)
+    }
+
+    /// The same, started by `before` where that is given.
+    pub(crate) fn jailed_by(self, before: Option<&str>) -> Guest {
+        let mut guest = self.start(before);
         let hello = self.hello(&guest);
         guest.send_json(FrameKind::Hello, 0, &hello);
         let frame = guest.next_of(0);
@@ -201,7 +206,7 @@ impl Host {
 
 /// What a script writes; it must end well.
 #[track_caller]
-fn said(guest: &mut Guest, script: &str) -> String {
+pub(crate) fn said(guest: &mut Guest, script: &str) -> String {
     let outcome = guest.bash(script);
     let text = outcome.text();
     assert_eq!(

@@ -1,6 +1,8 @@
 //! The running guest, driven over pipes by a small synchronous host.
 
 #[cfg(test)]
+mod apart;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod exec;
