@@ -281,6 +281,10 @@ impl Walk<'_> {
 }
 
 /// Opens what lies at a path beneath the folder, through links that stay beneath it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no event tells of the end of a storm of renames; the walk may block"
+)]
 fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for race in 0..PATIENT_RACES {
