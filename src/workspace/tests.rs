@@ -153,7 +153,7 @@ fn a_temporary_folder_goes_whatever_is_in_it() {
     std::fs::write(path.join("a/b/c"), "").unwrap();
     std::os::unix::fs::symlink("/", path.join("a/b/root")).unwrap();
     for name in ["a/b", "a", ""] {
-        std::fs::set_permissions(path.join(name), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(path.join(name), std::fs::Permissions::from_mode(0o000)).unwrap();
     }
     drop(workspace);
     assert!(!path.exists() && !path.parent().unwrap().exists());

@@ -157,13 +157,14 @@ fn a_signal_while_packing_leaves_nothing_behind() {
 
 /// Whether commands started here heed this signal: whoever runs the tests in the background of a shell ignores SIGINT for them
 /// and for everything that they start.
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 fn is_heeded(signal: &Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
     let is_heeded = ignored & (1 << (signal.as_raw() - 1)) == 0;
     if !is_heeded {
-        println!("SKIPPED: {signal:?} is ignored by whoever started these tests");
+        eprintln!("SKIPPED: {signal:?} is ignored by whoever started these tests");
     }
     is_heeded
 }

@@ -2,7 +2,7 @@
 //!
 //! A test process that is root runs all of this a second time, as a user that owns nothing.
 
-#![expect(clippy::unwrap_used, reason = "tests fail by panic")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panic")]
 
 #[expect(dead_code, reason = "a part of it is used here")]
 mod support;
@@ -370,7 +370,7 @@ async fn what_commands_leave_is_the_host_s_to_read_and_goes_whatever_it_is() {
     }
     assert_eq!(fs::read_to_string(path.join("a/b/c")).unwrap(), "deep\n");
     for name in ["a/b/c", "a/b", "a"] {
-        fs::set_permissions(path.join(name), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
     let Bed { sandbox, workspace, data, _folder } = bed;
     drop((sandbox, workspace));

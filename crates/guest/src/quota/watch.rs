@@ -387,7 +387,8 @@ mod tests {
     fn what_may_have_been_counted_twice_ends_nobody() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_str().expect("UTF-8").to_owned();
-        let mut watch = Watch::new(Quota { path, allowed: ALLOWED }, Duration::ZERO).expect("a folder");
+        let quota = Quota { path, allowed: ALLOWED, counted: Counted::Everything };
+        let mut watch = Watch::new(quota, Duration::ZERO).expect("a folder");
         let nothing = DiskUsage::default();
         let full = DiskUsage { bytes: 0, inodes: ALLOWED.inodes };
         let more = DiskUsage { bytes: 0, inodes: ALLOWED.inodes + 2 };
