@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms that a room may depend on. Rooms that do not exist yet are not listed.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
@@ -22,6 +22,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         "conjure-toolbox",
         &["conjure-base", "conjure-conversation", "conjure-prompt", "conjure-sandbox", "conjure-skill"],
     ),
+    ("conjure-actors", &["conjure-base"]),
     (
         "conjure",
         &[
@@ -38,7 +39,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 24] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 25] = [
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
@@ -59,6 +60,7 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 24] = [
     ("http-body-util", &["conjure-anthropic"]),
     ("hyper", &["conjure-anthropic"]),
     ("hyper-util", &["conjure-anthropic"]),
+    ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic"]),
     ("rustls", &["conjure-anthropic"]),
     ("rustls-platform-verifier", &["conjure-anthropic"]),
@@ -98,7 +100,7 @@ fn root() -> &'static Path {
 }
 
 fn rooms() -> Vec<Room> {
-    let mut folders = vec![root().to_owned()];
+    let mut folders = vec![root().to_owned(), root().join("actors")];
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         folders.push(entry.unwrap().path());
     }
@@ -181,6 +183,28 @@ fn outside_names_have_their_rooms() {
             });
             assert!(may.contains(&room.name.as_str()), "`{}` must not name `{dependency}`", room.name);
         }
+    }
+}
+
+/// Features of `ractor` hold for the whole build: `cluster` and `async-trait` change its traits, and the spans of
+/// `message_span_propogation` double what a message costs.
+#[test]
+fn ractor_is_built_without_the_features_that_change_it() {
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let ractor = &manifest["workspace"]["dependencies"]["ractor"];
+    assert_eq!(ractor["default-features"].as_bool(), Some(false));
+    let features: Vec<&str> =
+        ractor["features"].as_array().unwrap().iter().filter_map(toml::Value::as_str).collect();
+    assert_eq!(features, ["tokio_runtime"]);
+    let user: toml::Table = fs::read_to_string(root().join("actors/Cargo.toml")).unwrap().parse().unwrap();
+    let inherited: toml::Table = "workspace = true".parse().unwrap();
+    assert_eq!(user["dependencies"]["ractor"].as_table(), Some(&inherited), "no features beside them");
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    for crate_name in ["async-trait", "pot", "ractor_cluster", "ractor_macros"] {
+        assert!(
+            !lock.contains(&format!("name = \"{crate_name}\"")),
+            "`{crate_name}` comes with other features"
+        );
     }
 }
 

@@ -1,0 +1,81 @@
+//! How long a failed child waits until it is started again.
+
+use std::time::Duration;
+
+/// A wait that doubles with each failure up to a cap, of which each child takes a random part ("full jitter"), so that
+/// a thousand that failed together do not come back together. A child that ran for the healthy time begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Backoff {
+    first: Duration,
+    cap: Duration,
+    healthy: Duration,
+}
+
+impl Backoff {
+    /// No wait: started again at once, as in OTP.
+    pub const NONE: Self = Self { first: Duration::ZERO, cap: Duration::ZERO, healthy: Duration::ZERO };
+
+    /// The first wait is at most `first`, each following at most twice that before and never more than `cap`; after
+    /// `healthy` without a failure the next one is the first again.
+    #[must_use]
+    pub const fn new(first: Duration, cap: Duration, healthy: Duration) -> Self {
+        Self { first, cap, healthy }
+    }
+
+    /// For how long a child must have run for its failures to be forgotten.
+    #[must_use]
+    pub const fn healthy(self) -> Duration {
+        self.healthy
+    }
+
+    /// The longest that the wait after `failures` earlier ones (0: the first) can be.
+    #[must_use]
+    pub fn ceiling(self, failures: u32) -> Duration {
+        let doubled = 2_u32.checked_pow(failures).and_then(|factor| self.first.checked_mul(factor));
+        doubled.map_or(self.cap, |ceiling| ceiling.min(self.cap))
+    }
+
+    /// The wait after `failures` earlier ones: the part of the ceiling that `roll`, 64 random bits, says.
+    #[must_use]
+    pub fn delay(self, failures: u32, roll: u64) -> Duration {
+        let ceiling = u64::try_from(self.ceiling(failures).as_nanos()).unwrap_or(u64::MAX);
+        let part = (u128::from(ceiling) * u128::from(roll)) >> 64;
+        Duration::from_nanos(u64::try_from(part).unwrap_or(ceiling))
+    }
+}
+
+impl Default for Backoff {
+    /// At most 10 ms, doubling up to 30 s, forgotten after a minute.
+    fn default() -> Self {
+        Self::new(Duration::from_millis(10), Duration::from_secs(30), Duration::from_secs(60))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_ceiling_doubles_up_to_the_cap() {
+        let backoff = Backoff::new(SECOND, SECOND * 10, SECOND * 60);
+        let ceilings: Vec<u64> =
+            [0, 1, 2, 3, 4, 31, 32, u32::MAX].map(|failures| backoff.ceiling(failures).as_secs()).into();
+        assert_eq!(ceilings, [1, 2, 4, 8, 10, 10, 10, 10]);
+        assert_eq!(Backoff::NONE.delay(7, u64::MAX), Duration::ZERO);
+    }
+
+    proptest! {
+        #[test]
+        fn the_wait_is_the_part_of_the_ceiling_that_the_roll_says(failures in 0..40_u32, roll: u64) {
+            let backoff = Backoff::new(SECOND, SECOND * 30, SECOND);
+            let ceiling = backoff.ceiling(failures);
+            prop_assert!(backoff.delay(failures, roll) < ceiling);
+            prop_assert_eq!(backoff.delay(failures, 0), Duration::ZERO);
+            prop_assert_eq!(backoff.delay(failures, 1 << 63), ceiling / 2);
+            prop_assert!(backoff.delay(failures, roll) <= backoff.delay(failures, u64::MAX));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What a worker knows of itself, and what it can have done while it stays responsive.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+
+use conjure_base::{SessionId, TenantId};
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::address::{Address, Port};
+use super::exit::panic_text;
+use super::id::ChildId;
+use super::idleness::Idleness;
+use super::life::{Life, Presence};
+
+/// One incarnation of a worker, as it sees itself. Cheap to clone.
+pub struct Context<M: Send + 'static> {
+    inner: Arc<Inner<M>>,
+}
+
+struct Inner<M: Send + 'static> {
+    address: Address<M>,
+    life: Arc<Life>,
+    /// Weak: a context that somebody keeps must not keep the incarnation.
+    presence: Weak<Presence>,
+    /// The actor is over, and so is the work that it started.
+    over: CancellationToken,
+    jobs: TaskTracker,
+    idleness: Option<Arc<Idleness>>,
+}
+
+/// Work beside an actor is under way: while it is, the actor is there, and it is not idle.
+struct Underway {
+    idleness: Option<Arc<Idleness>>,
+    _presence: Arc<Presence>,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        if let Some(idleness) = &self.idleness {
+            idleness.postpone();
+        }
+    }
+}
+
+/// Work that an actor started and follows. Dropping it aborts the work at its next await; work that blocks a thread
+/// goes on to its end.
+#[must_use = "dropping it aborts the work"]
+#[derive(Debug)]
+pub struct Job(AbortOnDropHandle<()>);
+
+impl Job {
+    /// Whether the work is over.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Waits until the work is over.
+    pub async fn wait(self) {
+        // What went wrong in it was said where it went wrong.
+        let _ = self.0.await;
+    }
+}
+
+impl<M: Send + 'static> Context<M> {
+    pub(crate) fn new(
+        port: &Arc<Port<M>>,
+        presence: &Arc<Presence>,
+        over: CancellationToken,
+        idleness: Option<Arc<Idleness>>,
+    ) -> Self {
+        let inner = Inner {
+            address: Address::new(Arc::clone(port)),
+            life: Arc::clone(&presence.life),
+            presence: Arc::downgrade(presence),
+            over,
+            jobs: TaskTracker::new(),
+            idleness,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Its own address.
+    #[must_use]
+    pub fn address(&self) -> &Address<M> {
+        &self.inner.address
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &ChildId {
+        self.inner.life.id()
+    }
+
+    /// The ids from the root to it, with `/` between them.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.inner.life.node.path
+    }
+
+    /// Which incarnation it is, from 1.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.inner.life.incarnation
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&TenantId> {
+        self.inner.life.node.labels.tenant.as_ref()
+    }
+
+    /// Which conversation it belongs to.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        self.inner.life.node.labels.session
+    }
+
+    /// Cancelled when its supervisor wants it to stop. A handler that takes long watches it.
+    #[must_use]
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.inner.life.stopping
+    }
+
+    /// Says in the tree what it waits for, until the guard is dropped.
+    pub fn waits_for(&self, what: impl Into<Cow<'static, str>>) -> Waiting {
+        self.inner.life.node.state().waits_for = Some(what.into());
+        Waiting { life: Arc::clone(&self.inner.life) }
+    }
+
+    /// Runs `work` beside the actor, which stays responsive; it tells by a message what came of it. It is aborted when
+    /// the actor ends, and the actor counts as gone only when it is over.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
+        let (life, over) = (Arc::clone(&self.inner.life), self.inner.over.clone());
+        let underway = self.underway();
+        let task = async move {
+            // Dropped after the work, whatever ends it.
+            let Some(_underway) = underway else { return };
+            let work = AssertUnwindSafe(work).catch_unwind();
+            tokio::select! {
+                biased;
+                () = over.cancelled() => {}
+                outcome = work => {
+                    if let Err(payload) = outcome {
+                        tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+                    }
+                }
+            }
+        };
+        Job(AbortOnDropHandle::new(self.inner.jobs.spawn(task)))
+    }
+
+    /// Runs `work`, which blocks, on a thread beside the actor. Nothing can abort it: until it is over, the actor is not
+    /// gone and not started again.
+    pub fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> Job {
+        let life = Arc::clone(&self.inner.life);
+        let underway = self.underway();
+        let task = move || {
+            let Some(_underway) = underway else { return };
+            if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(work)) {
+                tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+            }
+        };
+        Job(AbortOnDropHandle::new(self.inner.jobs.spawn_blocking(task)))
+    }
+
+    /// Stands for work that begins; nothing when the actor is over.
+    fn underway(&self) -> Option<Underway> {
+        let presence = self.inner.presence.upgrade()?;
+        Some(Underway { idleness: self.inner.idleness.clone(), _presence: presence })
+    }
+
+    pub(crate) fn idleness(&self) -> Option<&Idleness> {
+        self.inner.idleness.as_deref()
+    }
+
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.inner.jobs.is_empty()
+    }
+}
+
+impl<M: Send + 'static> Clone for Context<M> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<M: Send + 'static> fmt::Debug for Context<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context({:?})", self.inner.life)
+    }
+}
+
+/// An actor says what it waits for.
+#[must_use = "the tree says it until this is dropped"]
+#[derive(Debug)]
+pub struct Waiting {
+    life: Arc<Life>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.life.node.state().waits_for = None;
+    }
+}

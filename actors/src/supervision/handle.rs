@@ -1,0 +1,188 @@
+//! What callers hold: a supervisor, over all its incarnations, and a child that was started.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use tokio::sync::oneshot;
+
+use super::address::{Address, Port};
+use super::control::{Control, Request};
+use super::error::{RequestError, StartError};
+use super::id::ChildId;
+use super::life::Life;
+use super::monitor::Monitor;
+use super::node::{Gauge, Node};
+use super::slot::Slot;
+use super::spec::ChildSpec;
+use super::tree::{ActorInfo, Counts, Tree};
+
+/// The place of a supervisor, over all its incarnations.
+pub(crate) struct SupervisorPort {
+    pub(crate) id: ChildId,
+    pub(crate) slot: Arc<Slot<Control>>,
+    pub(crate) gauge: Gauge,
+}
+
+/// A supervisor: whichever incarnation runs. Cheap to clone; dropping it changes nothing.
+#[derive(Clone)]
+pub struct Supervisor {
+    port: Arc<SupervisorPort>,
+}
+
+impl Supervisor {
+    pub(crate) const fn new(port: Arc<SupervisorPort>) -> Self {
+        Self { port }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &ChildId {
+        &self.port.id
+    }
+
+    /// Has a child started, and returns when its start is over. Where a child of this id is about to be gone, it is
+    /// waited for.
+    ///
+    /// A caller that stops waiting does no harm: the child starts or does not, and a supervisor keeps nothing for the
+    /// caller.
+    ///
+    /// # Errors
+    /// [`StartError`] says why there is no child, or which there is.
+    pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
+        let spec = Arc::new(spec);
+        self.ask(deadline, |reply| Request::Start { spec, reply }).await?
+    }
+
+    /// Has a finished or quarantined child started again, its failures forgotten.
+    ///
+    /// # Errors
+    /// [`StartError`] says why not. A child whose start fails is again what it was.
+    pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
+        let id = id.clone();
+        self.ask(deadline, |reply| Request::Restart { id, reply }).await?
+    }
+
+    /// Stops a child and forgets it: returns when nothing of it and below it is left. A restart that is pending is
+    /// cancelled, a quarantine is lifted.
+    ///
+    /// # Errors
+    /// When there is no such child, or the supervisor could not be asked.
+    pub async fn terminate_child(&self, id: &ChildId, deadline: Deadline) -> Result<(), RequestError> {
+        let id = id.clone();
+        self.ask(deadline, |reply| Request::Terminate { id, reply }).await?
+    }
+
+    async fn ask<T>(
+        &self,
+        deadline: Deadline,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, RequestError> {
+        let id = || self.port.id.clone();
+        let Ok(permit) = Arc::clone(&self.port.gauge.room).try_acquire_owned() else {
+            return Err(RequestError::Overloaded(id()));
+        };
+        let supervisor = self.port.slot.current().ok_or_else(|| RequestError::NotRunning(id()))?;
+        let (reply, answer) = oneshot::channel();
+        let request = Control::Request { request: request(reply), permit };
+        supervisor.send_message(request).map_err(|_| RequestError::NotRunning(id()))?;
+        tokio::select! {
+            biased;
+            answer = answer => answer.map_err(|_| RequestError::ShuttingDown(id())),
+            () = SystemClock.sleep_until(deadline) => Err(RequestError::DeadlinePassed(id())),
+        }
+    }
+
+    /// Its children, in their order; none while it does not run. Read without asking the supervisor.
+    #[must_use]
+    pub fn children(&self) -> Vec<ActorInfo> {
+        let children = self.node().map(|node| node.children()).unwrap_or_default();
+        children.iter().map(|child| ActorInfo::of(child)).collect()
+    }
+
+    /// How many children it has. Read without asking the supervisor.
+    #[must_use]
+    pub fn count(&self) -> Counts {
+        Counts::of(&self.children())
+    }
+
+    /// One of its children.
+    #[must_use]
+    pub fn child(&self, id: &ChildId) -> Option<ActorInfo> {
+        self.children().into_iter().find(|child| child.id == *id)
+    }
+
+    /// It and all below it; `None` before it was first started.
+    #[must_use]
+    pub fn tree(&self) -> Option<Tree> {
+        self.node().map(|node| Tree::of(&node))
+    }
+
+    /// Watches the last incarnation; `None` before the first.
+    #[must_use]
+    pub fn monitor(&self) -> Option<Monitor> {
+        self.port.slot.life().map(|life| Monitor::of(&life))
+    }
+
+    /// Ends the incarnation that runs without asking: everything below it is killed too, in no order.
+    pub fn kill(&self) {
+        if let Some(life) = self.port.slot.life() {
+            life.kill();
+        }
+    }
+
+    fn node(&self) -> Option<Arc<Node>> {
+        self.port.slot.life().map(|life| Arc::clone(&life.node))
+    }
+}
+
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Supervisor({})", self.port.id)
+    }
+}
+
+/// A child that a supervisor has: the incarnation that ran when it was handed out.
+#[derive(Clone)]
+pub struct Child {
+    life: Option<Arc<Life>>,
+    id: ChildId,
+    port: Arc<dyn Any + Send + Sync>,
+}
+
+impl Child {
+    pub(crate) fn new(spec: &ChildSpec, life: Option<Arc<Life>>) -> Self {
+        Self { life, id: spec.id.clone(), port: spec.hatch.port() }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub const fn id(&self) -> &ChildId {
+        &self.id
+    }
+
+    /// Its address, when it is a worker that understands `M`.
+    #[must_use]
+    pub fn address<M: Send + 'static>(&self) -> Option<Address<M>> {
+        Arc::clone(&self.port).downcast::<Port<M>>().ok().map(Address::new)
+    }
+
+    /// The supervisor that it is, when it is one.
+    #[must_use]
+    pub fn supervisor(&self) -> Option<Supervisor> {
+        Arc::clone(&self.port).downcast::<SupervisorPort>().ok().map(Supervisor::new)
+    }
+
+    /// Watches this incarnation; `None` when the child did not run when this was handed out.
+    #[must_use]
+    pub fn monitor(&self) -> Option<Monitor> {
+        self.life.as_ref().map(Monitor::of)
+    }
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Child({})", self.id)
+    }
+}

@@ -1,0 +1,36 @@
+//! What a supervisor calls its children.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::error::SpecError;
+
+/// The name of a child among its siblings: 1 to 128 bytes without control characters and without `/`, which
+/// separates the ids of a path. It is local to its supervisor: nothing is registered under it anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChildId(Arc<str>);
+
+impl ChildId {
+    /// Checks `text` and takes it.
+    ///
+    /// # Errors
+    /// When `text` is empty, longer than 128 bytes, or holds `/` or a control character.
+    pub fn new(text: impl AsRef<str>) -> Result<Self, SpecError> {
+        let text = text.as_ref();
+        let fits = (1..=128).contains(&text.len())
+            && !text.chars().any(|character| character == '/' || character.is_control());
+        if fits { Ok(Self(Arc::from(text))) } else { Err(SpecError::BadId { text: text.to_owned() }) }
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ChildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,93 @@
+//! Single cases that are worth a name.
+
+use std::time::Duration;
+
+use super::world::{World, id, policy};
+use crate::supervision::backoff::Backoff;
+use crate::supervision::exit::ExitClass;
+use crate::supervision::machine::{Answer, Plan, Policy, Shape, State};
+use crate::supervision::policy::{AutoShutdown, Domain, Intensity, Restart, Shutdown, Strategy};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn dynamic() -> World {
+    let shape = Shape::Dynamic { capacity: usize::MAX, domain: Domain::Together, quarantine_after: None };
+    World::new(Plan { shape, intensity: Intensity::new(3, SECOND * 5) }, Vec::new())
+}
+
+#[test]
+fn a_hundred_thousand_short_children_leave_nothing() {
+    let mut world = dynamic();
+    let slow = Policy { shutdown: Shutdown::After(SECOND), ..policy(Restart::TRANSIENT) };
+    for number in 0..100_000_usize {
+        let ticket = world.start(id(number), slow);
+        let key = world.key(&id(number)).unwrap();
+        world.started(key);
+        assert_eq!(world.answers.remove(&ticket), Some(Answer::Started { key }));
+        match number % 4 {
+            0 => world.leave(key),
+            1 => world.end(key, ExitClass::Normal),
+            2 => drop(world.terminate(id(number))),
+            _ => {}
+        }
+        world.gone(key, ExitClass::Normal);
+    }
+    let machine = &world.machine;
+    assert_eq!((machine.children.len(), machine.keys.len(), machine.timers.len()), (0, 0, 0));
+    assert!(world.ids.is_empty() && world.actors.is_empty());
+}
+
+#[test]
+fn siblings_stop_while_something_of_the_failed_one_still_lives_and_start_when_all_is_gone() {
+    let shape = Shape::Ordered { strategy: Strategy::OneForAll, auto_shutdown: AutoShutdown::Never };
+    let children = (0..3).map(|number| (id(number), policy(Restart::Permanent))).collect();
+    let mut world = World::new(Plan { shape, intensity: Intensity::default() }, children);
+    world.settle();
+    let keys: Vec<_> = world.actors.keys().copied().collect();
+    world.end(keys[2], ExitClass::Failed);
+    assert!(
+        world.actors[&keys[1]].asked && !world.actors[&keys[0]].asked,
+        "at once, and one after the other"
+    );
+    world.gone(keys[1], ExitClass::Shutdown);
+    world.gone(keys[0], ExitClass::Shutdown);
+    assert_eq!(world.actors.len(), 1, "the grandchildren of the failed one are still there");
+    world.gone(keys[2], ExitClass::Failed);
+    assert_eq!(world.actors.keys().copied().collect::<Vec<_>>(), [keys[0]], "in order");
+    world.settle();
+    assert_eq!(world.actors.len(), 3);
+}
+
+#[test]
+fn one_that_goes_by_itself_has_its_time_and_not_more() {
+    let mut world = dynamic();
+    world.start(id(1), Policy { shutdown: Shutdown::After(SECOND * 3), ..policy(Restart::TRANSIENT) });
+    let key = world.key(&id(1)).unwrap();
+    world.started(key);
+    world.leave(key);
+    world.advance(SECOND * 2);
+    assert!(!world.actors[&key].asked);
+    world.advance(SECOND);
+    assert!(world.actors[&key].asked, "killed");
+    // That is not the end it announced.
+    world.gone(key, ExitClass::Killed);
+    world.settle();
+    assert_eq!(world.spawned[&id(1)], 2);
+}
+
+#[test]
+fn a_backoff_is_the_wait_that_the_roll_says() {
+    let mut world = dynamic();
+    let backoff = Backoff::new(SECOND * 8, SECOND * 8, SECOND * 100);
+    world.start(id(1), Policy { backoff, ..policy(Restart::Permanent) });
+    let key = world.key(&id(1)).unwrap();
+    world.started(key);
+    world.roll = 1 << 63;
+    world.gone(key, ExitClass::Failed);
+    assert_eq!(world.machine.next_timer().map(|at| at.0), Some(SECOND * 4));
+    assert!(matches!(world.machine.children[&key].state(), State::Pending { .. }));
+    world.advance(SECOND * 4 - Duration::from_nanos(1));
+    assert!(world.actors.is_empty());
+    world.advance(Duration::from_nanos(1));
+    assert_eq!(world.actors.len(), 1);
+}

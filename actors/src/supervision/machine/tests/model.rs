@@ -1,0 +1,144 @@
+//! What supervision comes to when nothing happens at the same time, written as plainly as it can be: restarts are
+//! counted by looking at all of them, and every stop and start is over at once.
+
+use std::time::Duration;
+
+use crate::supervision::exit::ExitClass;
+use crate::supervision::machine::Shape;
+use crate::supervision::policy::{AutoShutdown, Domain, Intensity, Restart, Strategy};
+
+#[derive(Debug, Clone)]
+pub(super) struct Modelled {
+    pub(super) id: usize,
+    restart: Restart,
+    pub(super) state: Being,
+    pub(super) spawned: u64,
+    restarts_at: Vec<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Being {
+    Up,
+    Finished,
+    Quarantined,
+}
+
+pub(super) struct Model {
+    shape: Shape,
+    intensity: Intensity,
+    pub(super) children: Vec<Modelled>,
+    restarts_at: Vec<Duration>,
+    pub(super) is_down: bool,
+}
+
+impl Model {
+    pub(super) fn new(shape: Shape, intensity: Intensity) -> Self {
+        Self { shape, intensity, children: Vec::new(), restarts_at: Vec::new(), is_down: false }
+    }
+
+    pub(super) fn start(&mut self, id: usize, restart: Restart) {
+        let is_known = self.children.iter().any(|child| child.id == id);
+        let is_full =
+            matches!(self.shape, Shape::Dynamic { capacity, .. } if self.children.len() >= capacity);
+        if !self.is_down && !is_known && !is_full {
+            self.children.push(Modelled {
+                id,
+                restart,
+                state: Being::Up,
+                spawned: 1,
+                restarts_at: Vec::new(),
+            });
+        }
+    }
+
+    pub(super) fn terminate(&mut self, id: usize) {
+        self.children.retain(|child| child.id != id);
+    }
+
+    /// A child ends, and its next `bad` restarts do not get through their start.
+    pub(super) fn fail(&mut self, now: Duration, id: usize, exit: ExitClass, bad: u32) {
+        let Some(place) = self.children.iter().position(|child| child.id == id && child.state == Being::Up)
+        else {
+            return;
+        };
+        if self.is_down {
+            return;
+        }
+        if !self.children[place].restart.wants(exit) {
+            return self.done(place);
+        }
+        for attempt in 0..=bad {
+            // Temporary ones before it may have gone with its group.
+            let Some(place) = self.children.iter().position(|child| child.id == id) else { return };
+            let is_abnormal_start = attempt > 0;
+            if is_abnormal_start && !self.children[place].restart.wants(ExitClass::StartFailed) {
+                return self.done(place);
+            }
+            if let Shape::Dynamic { quarantine_after: Some(limit), .. } = self.shape
+                && attempt >= limit.get()
+            {
+                self.children[place].state = Being::Quarantined;
+                return;
+            }
+            if !self.is_bearable(now, place) {
+                return;
+            }
+            self.restart_group(place, attempt);
+        }
+    }
+
+    fn is_bearable(&mut self, now: Duration, place: usize) -> bool {
+        let is_alone = matches!(self.shape, Shape::Dynamic { domain: Domain::EachChild, .. });
+        let times = if is_alone { &mut self.children[place].restarts_at } else { &mut self.restarts_at };
+        times.push(now);
+        let recent = times.iter().filter(|at| now - **at <= self.intensity.within()).count();
+        let is_bearable = recent <= usize::try_from(self.intensity.restarts()).unwrap();
+        match (is_bearable, is_alone) {
+            (true, _) => {}
+            (false, true) => self.children[place].state = Being::Quarantined,
+            (false, false) => self.is_down = true,
+        }
+        is_bearable
+    }
+
+    fn restart_group(&mut self, place: usize, attempt: u32) {
+        let id = self.children[place].id;
+        let from = match self.shape {
+            Shape::Ordered { strategy: Strategy::OneForAll, .. } => 0,
+            Shape::Ordered { strategy: Strategy::RestForOne, .. } => place + 1,
+            _ => self.children.len(),
+        };
+        for (other, child) in self.children.iter_mut().enumerate() {
+            let is_up_again = other < place || attempt == 0;
+            if other == place || (other >= from && !child.restart.is_temporary() && is_up_again) {
+                child.spawned += 1;
+                child.state = Being::Up;
+            }
+        }
+        let mut place = 0;
+        self.children.retain(|child| {
+            place += 1;
+            child.id == id || place - 1 < from || !child.restart.is_temporary()
+        });
+    }
+
+    fn done(&mut self, place: usize) {
+        let restart = self.children[place].restart;
+        self.children[place].state = Being::Finished;
+        if restart.is_temporary() || matches!(self.shape, Shape::Dynamic { .. }) {
+            self.children.remove(place);
+        }
+        let is_significant = |restart: Restart| restart.is_significant();
+        if let Shape::Ordered { auto_shutdown, .. } = self.shape
+            && is_significant(restart)
+        {
+            let others =
+                self.children.iter().any(|child| is_significant(child.restart) && child.state == Being::Up);
+            self.is_down = match auto_shutdown {
+                AutoShutdown::Never => false,
+                AutoShutdown::AnySignificant => true,
+                AutoShutdown::AllSignificant => !others,
+            };
+        }
+    }
+}

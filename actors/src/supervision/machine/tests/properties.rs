@@ -1,0 +1,250 @@
+//! For every sequence of events.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::model::{Being, Model};
+use super::world::{Run, World, id, policy};
+use crate::supervision::backoff::Backoff;
+use crate::supervision::exit::ExitClass;
+use crate::supervision::machine::{Input, Key, Plan, Policy, Shape};
+use crate::supervision::policy::{
+    AutoShutdown, Domain, Intensity, Restart, Shutdown, Significance, Strategy as Order,
+};
+
+fn restarts() -> impl Strategy<Value = Restart> {
+    select(vec![
+        Restart::Permanent,
+        Restart::TRANSIENT,
+        Restart::TEMPORARY,
+        Restart::Transient(Significance::Significant),
+        Restart::Temporary(Significance::Significant),
+    ])
+}
+
+fn exits() -> impl Strategy<Value = ExitClass> {
+    select(vec![
+        ExitClass::Normal,
+        ExitClass::Shutdown,
+        ExitClass::Killed,
+        ExitClass::Failed,
+        ExitClass::Panicked,
+    ])
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let strategy = select(vec![Order::OneForOne, Order::OneForAll, Order::RestForOne]);
+    let auto = select(vec![AutoShutdown::Never, AutoShutdown::AnySignificant, AutoShutdown::AllSignificant]);
+    let ordered =
+        (strategy, auto).prop_map(|(strategy, auto_shutdown)| Shape::Ordered { strategy, auto_shutdown });
+    let domain = select(vec![Domain::Together, Domain::EachChild]);
+    let dynamic = (1..6_usize, domain, 0..4_u32).prop_map(|(capacity, domain, limit)| Shape::Dynamic {
+        capacity,
+        domain,
+        quarantine_after: NonZeroU32::new(limit),
+    });
+    prop_oneof![3 => ordered, 2 => dynamic]
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    let intensity = (0..6_u32, 1..20_u64);
+    (shapes(), intensity).prop_map(|(shape, (restarts, seconds))| Plan {
+        shape,
+        intensity: Intensity::new(restarts, Duration::from_secs(seconds)),
+    })
+}
+
+/// What happens in a world where things happen one after another.
+#[derive(Debug, Clone)]
+enum Quiet {
+    Start(usize, Restart),
+    Terminate(usize),
+    Fail(usize, ExitClass, u32),
+    Wait(u64),
+}
+
+fn quiet() -> impl Strategy<Value = Quiet> {
+    prop_oneof![
+        1 => (0..8_usize, restarts()).prop_map(|(id, restart)| Quiet::Start(id, restart)),
+        1 => (0..8_usize).prop_map(Quiet::Terminate),
+        5 => (0..8_usize, exits(), select(vec![0, 0, 0, 1, 2, 4])).prop_map(|(id, exit, bad)| Quiet::Fail(id, exit, bad)),
+        2 => (0..12_u64).prop_map(Quiet::Wait),
+    ]
+}
+
+/// What happens in a world where anything does, to the child of this number.
+#[derive(Debug, Clone)]
+enum Wild {
+    Start(usize, Restart, Shutdown),
+    Restart(usize),
+    Terminate(usize),
+    Started(usize),
+    Leave(usize),
+    End(usize, ExitClass),
+    Gone(usize, ExitClass),
+    Late(usize, u64),
+    Wait(u64),
+    Stop,
+}
+
+fn wild() -> impl Strategy<Value = Wild> {
+    let shutdown = select(vec![Shutdown::Kill, Shutdown::Unlimited, Shutdown::After(Duration::from_secs(2))]);
+    prop_oneof![
+        20 => (0..8_usize, restarts(), shutdown).prop_map(|(id, restart, shutdown)| Wild::Start(id, restart, shutdown)),
+        10 => (0..8_usize).prop_map(Wild::Restart),
+        15 => (0..8_usize).prop_map(Wild::Terminate),
+        60 => (0..8_usize).prop_map(Wild::Started),
+        10 => (0..8_usize).prop_map(Wild::Leave),
+        60 => (0..8_usize, exits()).prop_map(|(place, exit)| Wild::End(place, exit)),
+        60 => (0..8_usize, exits()).prop_map(|(place, exit)| Wild::Gone(place, exit)),
+        5 => (0..20_usize, 0..3_u64).prop_map(|(key, generation)| Wild::Late(key, generation)),
+        30 => (0..4000_u64).prop_map(Wild::Wait),
+        1 => Just(Wild::Stop),
+    ]
+}
+
+fn first_children(
+    plan: &Plan,
+    first: &[Restart],
+    policy: impl Fn(Restart) -> Policy,
+) -> Vec<(crate::supervision::ChildId, Policy)> {
+    match plan.shape {
+        Shape::Ordered { .. } => {
+            first.iter().enumerate().map(|(number, restart)| (id(number), policy(*restart))).collect()
+        }
+        Shape::Dynamic { .. } => Vec::new(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Where one thing happens at a time, the machine comes to what the simple model comes to.
+    #[test]
+    fn the_machine_comes_to_what_the_model_comes_to(
+        plan in plans(),
+        first in vec(restarts(), 0..5),
+        events in vec(quiet(), 0..40),
+    ) {
+        let children = first_children(&plan, &first, policy);
+        let mut model = Model::new(plan.shape, plan.intensity);
+        for (number, restart) in first.iter().enumerate().take(children.len()) {
+            model.start(number, *restart);
+        }
+        let mut world = World::new(plan, children);
+        world.settle();
+        prop_assert!(world.is_ready);
+        for event in events {
+            match event {
+                Quiet::Start(number, restart) => {
+                    let is_new = world.key(&id(number)).is_none();
+                    if is_new {
+                        world.spawned.remove(&id(number));
+                    }
+                    world.start(id(number), policy(restart));
+                    model.start(number, restart);
+                }
+                Quiet::Terminate(number) => {
+                    world.terminate(id(number));
+                    model.terminate(number);
+                }
+                Quiet::Fail(number, exit, bad) => {
+                    fail(&mut world, number, exit, bad);
+                    model.fail(world.now.0, number, exit, bad);
+                }
+                Quiet::Wait(seconds) => world.advance(Duration::from_secs(seconds)),
+            }
+            world.settle();
+            prop_assert_eq!(world.ended.is_some(), model.is_down, "after {:?}", &model.children);
+            if model.is_down {
+                break;
+            }
+            let known: Vec<_> = world.ids.values().cloned().collect();
+            let expected: Vec<_> = model.children.iter().map(|child| id(child.id)).collect();
+            prop_assert_eq!(known, expected);
+            for child in &model.children {
+                let child_id = id(child.id);
+                prop_assert_eq!(world.is_up(&child_id), child.state == Being::Up, "{:?}", child);
+                prop_assert_eq!(world.spawned[&child_id], child.spawned, "{:?}", child);
+            }
+        }
+        prop_assert_eq!(world.unanswered(), 0);
+    }
+
+    /// Whatever happens at whatever time, the world's own assertions hold (no overlap, order, one answer), everything comes
+    /// to rest, and a stop leaves nothing.
+    #[test]
+    fn nothing_overlaps_and_everything_comes_to_an_end(
+        plan in plans(),
+        first in vec(restarts(), 0..5),
+        events in vec(wild(), 0..120),
+        rolls in vec(any::<u64>(), 1..5),
+    ) {
+        let backoff = Backoff::new(Duration::from_millis(300), Duration::from_secs(3), Duration::from_secs(5));
+        let policy = |restart| Policy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff };
+        let mut world = World::new(plan, first_children(&plan, &first, policy));
+        for (step, event) in events.into_iter().enumerate() {
+            world.roll = rolls[step % rolls.len()];
+            let pick = |world: &World, place: usize| {
+                let actors = world.actors.len();
+                world.actors.keys().nth(place % actors.max(1)).copied().unwrap_or(Key(0))
+            };
+            match event {
+                Wild::Start(number, restart, shutdown) => {
+                    world.start(id(number), Policy { restart, shutdown, backoff });
+                }
+                Wild::Restart(number) => drop(world.restart(id(number))),
+                Wild::Terminate(number) => drop(world.terminate(id(number))),
+                Wild::Started(place) => world.started(pick(&world, place)),
+                Wild::Leave(place) => world.leave(pick(&world, place)),
+                Wild::End(place, exit) => world.end(pick(&world, place), exit),
+                Wild::Gone(place, exit) => world.gone(pick(&world, place), exit),
+                Wild::Late(key, generation) => {
+                    // Of an incarnation that is gone: it changes nothing.
+                    let key = Key(u64::try_from(key).unwrap());
+                    let current = world.actors.get(&key).map(|actor| actor.generation);
+                    let generation = crate::supervision::machine::Generation(generation);
+                    if current.is_some_and(|current| generation < current) {
+                        world.tell(Input::Gone { key, generation, exit: ExitClass::Failed, roll: 0 });
+                        prop_assert_eq!(world.actors.get(&key).map(|actor| actor.generation), current);
+                    }
+                }
+                Wild::Wait(millis) => world.advance(Duration::from_millis(millis)),
+                Wild::Stop => world.tell(Input::Stop),
+            }
+        }
+        world.settle();
+        prop_assert_eq!(world.unanswered(), 0, "everybody has an answer");
+        if world.ended.is_none() {
+            prop_assert!(world.is_ready);
+            prop_assert!(world.actors.values().all(|actor| actor.run == Run::Up && !actor.asked));
+            world.tell(Input::Stop);
+            world.settle();
+        }
+        prop_assert!(world.ended.is_some() && world.actors.is_empty() && world.ids.is_empty());
+        prop_assert_eq!(world.machine.children.len() + world.machine.keys.len() + world.machine.timers.len(), 0);
+    }
+}
+
+/// A child ends, its next `bad` restarts fail at their start, and the one after them is good.
+fn fail(world: &mut World, number: usize, exit: ExitClass, bad: u32) {
+    let Some(key) = world.key(&id(number)).filter(|_| world.is_up(&id(number))) else { return };
+    world.end(key, exit);
+    world.gone(key, exit);
+    for _ in 0..bad {
+        // Those before it in its group come first.
+        while !world.actors.get(&key).is_some_and(|actor| actor.run == Run::Starting) {
+            let other = world.actors.iter().find(|(_, actor)| actor.asked || actor.run != Run::Up);
+            match other.map(|(key, actor)| (*key, *actor)) {
+                Some((other, actor)) if actor.asked => world.gone(other, ExitClass::Shutdown),
+                Some((other, _)) => world.started(other),
+                None => return,
+            }
+        }
+        world.gone(key, ExitClass::StartFailed);
+    }
+}

@@ -1,0 +1,117 @@
+//! The live tree, as anybody can read it without asking an actor: one node for each child, across its incarnations.
+//!
+//! Each supervisor writes the nodes of its children, and a worker says on its own what it waits for. Locks are held for a
+//! few instructions and never across another's, so the tree can be read while everything in it hangs.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conjure_base::{SessionId, TenantId};
+use tokio::sync::Semaphore;
+
+use super::exit::Exit;
+use super::id::ChildId;
+use super::machine::Key;
+use super::policy::Kind;
+use super::tree::Status;
+
+/// Whose an actor is: what its events are labelled with. What an actor does not have it takes from its supervisor.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Labels {
+    pub(crate) tenant: Option<TenantId>,
+    pub(crate) session: Option<SessionId>,
+}
+
+impl Labels {
+    pub(crate) fn beneath(&self, above: &Self) -> Self {
+        Self {
+            tenant: self.tenant.clone().or_else(|| above.tenant.clone()),
+            session: self.session.or(above.session),
+        }
+    }
+}
+
+/// How many messages wait, read from the permits that they hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Gauge {
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) capacity: usize,
+}
+
+impl Gauge {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, Semaphore::MAX_PERMITS);
+        Self { room: Arc::new(Semaphore::new(capacity)), capacity }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.capacity.saturating_sub(self.room.available_permits())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: ChildId,
+    /// The ids from the root to here, with `/` between them.
+    pub(crate) path: Arc<str>,
+    pub(crate) kind: Kind,
+    pub(crate) labels: Labels,
+    pub(crate) gauge: Gauge,
+    state: Mutex<NodeState>,
+    children: Mutex<BTreeMap<Key, Arc<Node>>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct NodeState {
+    pub(crate) status: Status,
+    pub(crate) incarnation: u64,
+    /// How often it was started again.
+    pub(crate) restarts: u64,
+    pub(crate) last_exit: Option<Exit>,
+    pub(crate) waits_for: Option<Cow<'static, str>>,
+}
+
+impl Node {
+    pub(crate) fn new(id: ChildId, kind: Kind, labels: &Labels, gauge: Gauge, above: Option<&Self>) -> Self {
+        let path =
+            above.map_or_else(|| Arc::from(id.as_str()), |above| Arc::from(format!("{}/{id}", above.path)));
+        let labels = above.map_or_else(|| labels.clone(), |above| labels.beneath(&above.labels));
+        let state = NodeState {
+            status: Status::Waiting,
+            incarnation: 0,
+            restarts: 0,
+            last_exit: None,
+            waits_for: None,
+        };
+        let (state, children) = (Mutex::new(state), Mutex::default());
+        Self { id, path, kind, labels, gauge, state, children }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, NodeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn children(&self) -> Vec<Arc<Self>> {
+        self.table().values().cloned().collect()
+    }
+
+    pub(crate) fn adopt(&self, key: Key, child: Arc<Self>) {
+        self.table().insert(key, child);
+    }
+
+    pub(crate) fn forget(&self, key: Key) {
+        let forgotten = self.table().remove(&key);
+        drop(forgotten);
+    }
+
+    /// A new incarnation of a supervisor begins without children.
+    pub(crate) fn forget_all(&self) {
+        let forgotten = std::mem::take(&mut *self.table());
+        drop(forgotten);
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Self>>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,113 @@
+//! The root of a tree: what a host holds.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use tokio::sync::oneshot;
+
+use super::error::{RequestError, ShutdownError, StartError};
+use super::exit::{Exit, StartFailure};
+use super::life::{Above, Life, Presence};
+use super::monitor::Monitor;
+use super::node::Node;
+use super::spec::{ChildSpec, Hatch};
+use super::tree::{Status, Tree};
+
+/// How long a tree that was killed is waited for. What does not block a thread is gone much sooner.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A tree that runs: the incarnation of its root, which nobody starts again.
+///
+/// Dropping it stops the tree in order, in the background: nobody waits for that, and a runtime that is shut down before
+/// it is over kills what is left. Use [`Root::shutdown`] to know.
+#[must_use = "dropping the root stops its tree"]
+pub struct Root {
+    life: Arc<Life>,
+    hatch: Arc<dyn Hatch>,
+}
+
+impl Root {
+    /// Starts a tree, and returns when all its first children have started. The handle on its supervisor is what
+    /// [`super::SupervisorSpec::build`] gave.
+    ///
+    /// # Errors
+    /// [`StartError::Failed`] when a child did not start; those before it have stopped then, in reverse.
+    /// [`RequestError::DeadlinePassed`] when it took too long; what was started stops in the background.
+    pub async fn spawn(spec: ChildSpec, deadline: Deadline) -> Result<Self, StartError> {
+        let node = Arc::new(Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), None));
+        let life = Arc::new(Life::new(Arc::clone(&node), spec.hatch.next_incarnation()));
+        {
+            let mut state = node.state();
+            state.status = Status::Starting;
+            state.incarnation = life.incarnation;
+        }
+        let (ready, started) = oneshot::channel();
+        let presence = Presence::new(Arc::clone(&life), Above::Nobody { ready: Mutex::new(Some(ready)) });
+        // From here on, dropping this future stops the tree.
+        let root = Self { life: Arc::clone(&life), hatch: Arc::clone(&spec.hatch) };
+        let mut down = root.monitor();
+        spec.hatch.spawn(presence, None).await.map_err(|error| {
+            let cause = super::exit::Cause::new(error.to_string().into());
+            StartError::Failed(Exit::StartFailed(StartFailure::Failed(cause)))
+        })?;
+        tokio::select! {
+            biased;
+            Ok(()) = started => Ok(root),
+            down = &mut down => Err(StartError::Failed(down.exit)),
+            () = SystemClock.sleep_until(deadline) => {
+                Err(RequestError::DeadlinePassed(life.id().clone()).into())
+            }
+        }
+    }
+
+    /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        Tree::of(&self.life.node)
+    }
+
+    /// Watches the root: it also ends by itself, when it gives up.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of(&self.life)
+    }
+
+    /// Stops the tree in order, and returns when nothing of it is left. May be called as often as one likes, also at the
+    /// same time: all wait for the same end, and the earliest deadline holds.
+    ///
+    /// # Errors
+    /// When the deadline passed before: then all that was left was killed, which ends what awaits anything. What even then
+    /// did not end within a second blocks a thread, and is named.
+    pub async fn shutdown(&self, deadline: Deadline) -> Result<(), ShutdownError> {
+        self.hatch.stop(&self.life);
+        let mut down = self.monitor();
+        tokio::select! {
+            biased;
+            _ = &mut down => return Ok(()),
+            () = SystemClock.sleep_until(deadline) => {}
+        }
+        let still = Box::new(self.tree());
+        tracing::warn!(%still, "the tree did not stop before the deadline, and is killed");
+        self.life.kill();
+        tokio::select! {
+            biased;
+            _ = &mut down => Err(ShutdownError::Killed { still }),
+            () = SystemClock.sleep_until(SystemClock.deadline(GRACE)) => {
+                Err(ShutdownError::Stuck { still: Box::new(self.tree()), grace: GRACE })
+            }
+        }
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.hatch.stop(&self.life);
+    }
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Root({:?})", self.life)
+    }
+}

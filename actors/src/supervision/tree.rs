@@ -1,0 +1,220 @@
+//! A picture of the live tree, for people and for checks of health.
+
+use std::fmt;
+
+use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
+
+use super::exit::Exit;
+use super::id::ChildId;
+use super::node::Node;
+use super::policy::Kind;
+
+/// What a child is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// Not started yet: those before it come first.
+    Waiting,
+    /// Its start is under way.
+    Starting,
+    /// It runs.
+    Running,
+    /// It stops, or ended and something below it is still there.
+    Stopping,
+    /// It failed and will be started again then, or as soon as those that fell with it are gone.
+    Restarting {
+        /// When.
+        at: Deadline,
+    },
+    /// It is done, and kept for [`super::Supervisor::restart_child`].
+    Finished,
+    /// It failed too often, and is left alone.
+    Quarantined,
+}
+
+/// One actor at one moment.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ActorInfo {
+    /// Its name among its siblings.
+    pub id: ChildId,
+    /// Worker or supervisor.
+    pub kind: Kind,
+    /// Whose it is.
+    pub tenant: Option<TenantId>,
+    /// Which conversation it belongs to.
+    pub session: Option<SessionId>,
+    /// What it is at.
+    pub status: Status,
+    /// Which incarnation, from 1; 0 before the first.
+    pub incarnation: u64,
+    /// How often its supervisor started it again.
+    pub restarts: u64,
+    /// How many messages wait for it.
+    pub queue: usize,
+    /// What it waits for, in its own words or, of a supervisor, in those of its children's states.
+    pub waits_for: Option<String>,
+    /// How it ended the last time.
+    pub last_exit: Option<Exit>,
+}
+
+/// An actor and all below it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Tree {
+    /// The actor.
+    pub actor: ActorInfo,
+    /// Its children, in their order.
+    pub children: Vec<Tree>,
+}
+
+/// How many children a supervisor has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// All that it knows, whatever their status.
+    pub all: usize,
+    /// Those that run.
+    pub running: usize,
+    /// Those that start or wait for their turn.
+    pub starting: usize,
+    /// Those that stop.
+    pub stopping: usize,
+    /// Those that wait for their restart.
+    pub restarting: usize,
+    /// Those that are done.
+    pub finished: usize,
+    /// Those that are left alone.
+    pub quarantined: usize,
+    /// How many of all are supervisors; the others are workers.
+    pub supervisors: usize,
+}
+
+impl Tree {
+    pub(crate) fn of(node: &Node) -> Self {
+        let children: Vec<Self> = node.children().iter().map(|child| Self::of(child)).collect();
+        let mut actor = ActorInfo::of(node);
+        if actor.waits_for.is_none() {
+            actor.waits_for = children.iter().find_map(|child| child.actor.keeps_waiting());
+        }
+        Self { actor, children }
+    }
+
+    /// The actor at this path of ids below this one.
+    #[must_use]
+    pub fn find(&self, path: &[&str]) -> Option<&Self> {
+        let Some((first, rest)) = path.split_first() else { return Some(self) };
+        self.children.iter().find(|child| child.actor.id.as_str() == *first)?.find(rest)
+    }
+
+    /// How many actors are in it, this one included.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        1 + self.children.iter().map(Self::size).sum::<usize>()
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        writeln!(f, "{:indent$}{}", "", self.actor, indent = depth * 2)?;
+        self.children.iter().try_for_each(|child| child.write(f, depth + 1))
+    }
+}
+
+impl ActorInfo {
+    pub(crate) fn of(node: &Node) -> Self {
+        let state = node.state().clone();
+        Self {
+            id: node.id.clone(),
+            kind: node.kind,
+            tenant: node.labels.tenant.clone(),
+            session: node.labels.session,
+            status: state.status,
+            incarnation: state.incarnation,
+            restarts: state.restarts,
+            queue: node.gauge.waiting(),
+            waits_for: state.waits_for.map(|what| what.into_owned()),
+            last_exit: state.last_exit,
+        }
+    }
+
+    /// What this child makes its supervisor wait for.
+    fn keeps_waiting(&self) -> Option<String> {
+        match self.status {
+            Status::Starting => Some(format!("the start of `{}`", self.id)),
+            Status::Stopping => Some(format!("the end of `{}`", self.id)),
+            Status::Restarting { .. } => Some(format!("the restart of `{}`", self.id)),
+            Status::Waiting | Status::Running | Status::Finished | Status::Quarantined => None,
+        }
+    }
+}
+
+impl Counts {
+    pub(crate) fn of(children: &[ActorInfo]) -> Self {
+        let mut counts = Self { all: children.len(), ..Self::default() };
+        for child in children {
+            *match child.status {
+                Status::Running => &mut counts.running,
+                Status::Waiting | Status::Starting => &mut counts.starting,
+                Status::Stopping => &mut counts.stopping,
+                Status::Restarting { .. } => &mut counts.restarting,
+                Status::Finished => &mut counts.finished,
+                Status::Quarantined => &mut counts.quarantined,
+            } += 1;
+            counts.supervisors += usize::from(child.kind == Kind::Supervisor);
+        }
+        counts
+    }
+}
+
+impl Counts {
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            running: self.running + other.running,
+            starting: self.starting + other.starting,
+            stopping: self.stopping + other.stopping,
+            restarting: self.restarting + other.restarting,
+            finished: self.finished + other.finished,
+            quarantined: self.quarantined + other.quarantined,
+            supervisors: self.supervisors + other.supervisors,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting => f.write_str("waiting"),
+            Self::Starting => f.write_str("starting"),
+            Self::Running => f.write_str("running"),
+            Self::Stopping => f.write_str("stopping"),
+            Self::Restarting { at } => write!(f, "restarting in {:?}", SystemClock.remaining(*at)),
+            Self::Finished => f.write_str("finished"),
+            Self::Quarantined => f.write_str("quarantined"),
+        }
+    }
+}
+
+impl fmt::Display for ActorInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.id, self.status)?;
+        if self.restarts > 0 {
+            write!(f, ", restarts {}", self.restarts)?;
+        }
+        if self.queue > 0 {
+            write!(f, ", queue {}", self.queue)?;
+        }
+        if let Some(what) = &self.waits_for {
+            write!(f, ", waits for {what}")?;
+        }
+        if let Some(exit) = &self.last_exit {
+            write!(f, ", last exit {exit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
+    }
+}
