@@ -100,20 +100,12 @@ impl Draft {
             Ok(()) => {}
             // Somebody else was faster. Who collects may remove it again before it is marked: then it is this one's turn.
             Err(Errno::EXIST) => {
-                let is_there = store.touch(&store.hold()?, digest, variant)?;
+                let is_there = store.has(&store.hold()?, digest, variant)?;
                 return if is_there { Ok(false) } else { self.commit(digest) };
             }
             Err(errno) => return Err(failed(errno)),
         }
-        if store.options.durability == Durability::Name {
-            // The shard's own name may be as new as the content's.
-            let (shard, _) = name.split_at(2);
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let shard =
-                rustix::fs::openat(folders.of(variant), shard, flags, Mode::empty()).map_err(failed)?;
-            rustix::fs::fsync(&shard).map_err(failed)?;
-            rustix::fs::fsync(folders.of(variant)).map_err(failed)?;
-        }
+        store.keep_name(digest, variant)?;
         Ok(true)
     }
 }

@@ -32,7 +32,7 @@ impl Store {
     pub fn insert_bytes(&self, bytes: &[u8], variant: Variant) -> Result<Inserted, StoreError> {
         let (digest, size) = (Digest::of(bytes), bytes.len() as u64);
         let store = self.inner();
-        if store.touch(&store.hold()?, &digest, variant)? {
+        if store.has(&store.hold()?, &digest, variant)? {
             return Ok(Inserted { digest, size, is_new: false });
         }
         let draft = self.draft_of(bytes, variant)?;
@@ -97,11 +97,11 @@ impl Store {
         if source.size() <= SMALL {
             let bytes = source.read_small()?;
             let digest = Digest::of(&bytes);
-            let is_there = self.inner().touch(hold, &digest, variant)?;
+            let is_there = self.inner().has(hold, &digest, variant)?;
             return Ok((digest, if is_there { None } else { Some(self.draft_of(&bytes, variant)?) }));
         }
         let digest = source.digest()?;
-        if self.inner().touch(hold, &digest, variant)? {
+        if self.inner().has(hold, &digest, variant)? {
             return Ok((digest, None));
         }
         let mut draft = Draft::new(self.inner(), variant)?;

@@ -59,7 +59,7 @@ pub enum Durability {
     #[default]
     Content,
     /// That the name is on the disk, too: what was inserted is there after any crash. For what cannot be had again. About
-    /// two flushes of the disk for each new content.
+    /// two flushes of the disk for each content, new or not.
     Name,
 }
 
@@ -262,6 +262,32 @@ impl Inner {
         let _ =
             rustix::fs::utimensat(self.folders.of(variant), name.as_str(), &times, AtFlags::SYMLINK_NOFOLLOW);
         Ok(true)
+    }
+
+    /// Whether the content is there, so that it need not be inserted; it is marked as used. Who inserted it may have been
+    /// killed, or is about to wait for the disk: so its name is made durable once more, where that is wanted.
+    pub(crate) fn has(&self, hold: &Hold, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
+        let is_there = self.touch(hold, digest, variant)?;
+        if is_there {
+            self.keep_name(digest, variant)?;
+        }
+        Ok(is_there)
+    }
+
+    /// Waits until the name of a content is on the disk, where that is wanted.
+    pub(crate) fn keep_name(&self, digest: &Digest, variant: Variant) -> Result<(), StoreError> {
+        if self.options.durability != Durability::Name {
+            return Ok(());
+        }
+        let failed = |errno| StoreError::of(errno, "write", &self.folders.path_of(digest, variant));
+        // The shard's own name may be as new as the content's.
+        let name = name_of(digest);
+        let (shard, _) = name.split_at(2);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let shard =
+            rustix::fs::openat(self.folders.of(variant), shard, flags, Mode::empty()).map_err(failed)?;
+        rustix::fs::fsync(&shard).map_err(failed)?;
+        rustix::fs::fsync(self.folders.of(variant)).map_err(failed)
     }
 }
 
