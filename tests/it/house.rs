@@ -8,13 +8,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms that a room may depend on. Rooms that do not exist yet are not listed.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
     ("conjure-store", &["conjure-base"]),
     ("conjure-conversation", &["conjure-base"]),
     ("conjure-egress", &["conjure-base"]),
+    ("conjure-journal", &["conjure-base", "conjure-store"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
     ("conjure-sandbox", &["conjure-base", "conjure-egress", "conjure-guest", "conjure-store"]),
     ("conjure-anthropic", &["conjure-base", "conjure-conversation"]),
@@ -39,7 +40,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 25] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 26] = [
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
@@ -64,6 +65,7 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 25] = [
     ("reqwest", &["conjure-anthropic"]),
     ("rustls", &["conjure-anthropic"]),
     ("rustls-platform-verifier", &["conjure-anthropic"]),
+    ("rusqlite", &["conjure-journal"]),
     ("rustix", &["conjure-guest", "conjure-sandbox", "conjure-skill", "conjure-store", "conjure"]),
     ("serde_yaml", &["conjure-conversation", "conjure-skill"]),
 ];

@@ -1,0 +1,139 @@
+//! `cargo bench --bench journal`: what durable events cost in the journal in SQLite.
+//!
+//! - `events-per-second`: 64 sessions append at a time, each one event after the other, as each waits for its
+//!   acknowledgement; the journal groups what waits into one commit.
+//! - `ack-p50`: one session appends alone, one event after the other: from the call to its acknowledgement.
+//!
+//! Events have 2 KiB, about what a tool call has. Every acknowledgement comes after a flush of the disk
+//! (`synchronous = FULL`); so the figures are the disk's, too, and for comparison a plain file is written and flushed in
+//! the same way beside it. `other` is the limit that we set ourselves; the least, the median and the most of several
+//! rounds are printed, and the result is the median. Excluded: opening, creating sessions, large bodies.
+//!
+//! The journal lies below `target`, on the disk that the build lies on: a temporary folder may be in memory.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use conjure_base::{SessionId, TenantId};
+use conjure_journal::{Epoch, Journal as _, NewEvent, SessionKey, SqliteJournal, SqliteOptions};
+use futures_util::future::try_join_all;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const BODY: usize = 2 << 10;
+const ROUNDS: usize = 7;
+const SESSIONS: usize = 64;
+/// Events of one session in a round of many.
+const EVENTS: u64 = 200;
+/// Events in a round of one.
+const ALONE: u64 = 2_000;
+/// What the design asks for.
+const EVENTS_PER_SECOND: f64 = 20_000.0;
+const ACK_MS: f64 = 0.5;
+
+fn main() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    runtime.block_on(measure(place.path()))
+}
+
+async fn measure(place: &Path) -> Result<()> {
+    let journal = SqliteJournal::open(&place.join("journal"), SqliteOptions::default())?;
+    let tenant = TenantId::new("bench")?;
+    let mut keys = Vec::new();
+    for _ in 0..SESSIONS {
+        let key = SessionKey::new(tenant.clone(), SessionId::random()?);
+        journal.create(&key).await?;
+        keys.push(key);
+    }
+    let alone = SessionKey::new(tenant, SessionId::random()?);
+    journal.create(&alone).await?;
+    let (mut rates, mut acks, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS as u64 {
+        rates.push(many(&journal, &keys, round * EVENTS).await?);
+        acks.push(one(&journal, &alone, round * ALONE).await?);
+        flushes.push(plain(place)?);
+    }
+    journal.close().await;
+
+    println!("{SESSIONS} sessions at a time, {BODY} bytes an event, {ROUNDS} rounds, events a second");
+    let rate = summary("ours", rates);
+    let ratio = rate / EVENTS_PER_SECOND;
+    println!(
+        "RESULT goal=journal case=events-per-second ours={rate:.0} other={EVENTS_PER_SECOND:.0} unit=events/s \
+         ratio={ratio:.3}"
+    );
+    println!("one session alone, p50 of {ALONE} events a round, ms");
+    let ack = summary("ours", acks);
+    summary("a plain file", flushes);
+    let ratio = ack / ACK_MS;
+    println!("RESULT goal=journal case=ack-p50 ours={ack:.3} other={ACK_MS:.3} unit=ms ratio={ratio:.3}");
+    Ok(())
+}
+
+fn event() -> Vec<NewEvent> {
+    vec![NewEvent::new("tool_finished", 1, vec![b'x'; BODY])]
+}
+
+/// Events a second, of all sessions together.
+async fn many(journal: &SqliteJournal, keys: &[SessionKey], from: u64) -> Result<f64> {
+    let start = Instant::now();
+    let sessions = keys.iter().map(|key| async move {
+        for seq in from..from + EVENTS {
+            journal.append(key, seq, Epoch::NONE, event()).await?;
+        }
+        Ok::<(), conjure_journal::JournalError>(())
+    });
+    try_join_all(sessions).await?;
+    Ok((keys.len() as u64 * EVENTS) as f64 / start.elapsed().as_secs_f64())
+}
+
+/// The median time to an acknowledgement, in ms.
+async fn one(journal: &SqliteJournal, key: &SessionKey, from: u64) -> Result<f64> {
+    let mut times = Vec::new();
+    for seq in from..from + ALONE {
+        let events = event();
+        let start = Instant::now();
+        journal.append(key, seq, Epoch::NONE, events).await?;
+        times.push(start.elapsed());
+    }
+    Ok(median_ms(times))
+}
+
+/// The same for a plain file of a size that does not change, as the journal's log is.
+fn plain(place: &Path) -> Result<f64> {
+    let mut file = File::create(place.join("plain"))?;
+    let body = vec![b'x'; BODY];
+    for _ in 0..ALONE {
+        file.write_all(&body)?;
+    }
+    file.sync_all()?;
+    file.rewind()?;
+    let mut times = Vec::new();
+    for _ in 0..ALONE {
+        let start = Instant::now();
+        file.write_all(&body)?;
+        file.sync_data()?;
+        times.push(start.elapsed());
+    }
+    Ok(median_ms(times))
+}
+
+fn median_ms(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1_000.0
+}
+
+/// Prints the least, the median and the most, and returns the median.
+fn summary(name: &str, mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let median = values[values.len() / 2];
+    println!("  {name:20} min {:.3}  median {median:.3}  max {:.3}", values[0], values[values.len() - 1]);
+    median
+}

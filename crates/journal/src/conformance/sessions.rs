@@ -1,0 +1,178 @@
+//! Sessions, tenants, lists, and deleting.
+
+use std::time::Duration;
+
+use conjure_base::SessionId;
+
+use super::bed::{Bed, Outcome, bodies, ensure, fails, new_session, notes, same, tenant};
+use crate::error::JournalErrorKind;
+use crate::event::PageLimit;
+use crate::journal::Journal;
+use crate::key::{Epoch, SessionKey};
+use crate::lease::Owner;
+use crate::snapshot::Snapshot;
+
+pub(crate) async fn a_session_is_created_once(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let key = new_session(&*journal, &tenant("acme")?).await?;
+    fails(journal.create(&key).await, JournalErrorKind::Exists, "a second creation")?;
+    let info = journal.session(&key).await?;
+    same((info.session, info.events, info.epoch), (key.session, 0, Epoch::NONE), "the session")?;
+    same((info.lease, info.snapshot), (None, None), "the lease and the snapshot")?;
+    ensure(info.created.millis() > 0 && info.created == info.updated, "the times")?;
+    same(journal.snapshot(&key).await?, None, "the snapshot")
+}
+
+/// Every call refuses a key that names nothing.
+async fn everything_is_not_found(journal: &dyn Journal, key: &SessionKey) -> Outcome {
+    let kind = JournalErrorKind::NotFound;
+    let (epoch, time) = (Epoch::NONE, Duration::from_secs(60));
+    fails(journal.append(key, 0, epoch, notes(["a"])).await, kind, "append")?;
+    fails(journal.load(key, 0, PageLimit::default()).await, kind, "load")?;
+    let snapshot = Snapshot { seq: 0, version: 1, body: Vec::new() };
+    fails(journal.save_snapshot(key, epoch, snapshot).await, kind, "save_snapshot")?;
+    fails(journal.snapshot(key).await, kind, "snapshot")?;
+    fails(journal.acquire(key, &Owner::new("host")?, time).await, kind, "acquire")?;
+    fails(journal.renew(key, epoch, time).await, kind, "renew")?;
+    fails(journal.release(key, epoch).await, kind, "release")?;
+    fails(journal.session(key).await, kind, "session")?;
+    fails(journal.delete_session(key).await, kind, "delete_session")?;
+    Ok(())
+}
+
+pub(crate) async fn a_session_of_another_tenant_is_not_found(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let (acme, globex) = (tenant("acme")?, tenant("globex")?);
+    let key = new_session(&*journal, &acme).await?;
+    journal.append(&key, 0, Epoch::NONE, notes(["a"])).await?;
+    // Neither under a tenant that has nothing, nor under one that has sessions, nor under an id that nobody has.
+    everything_is_not_found(&*journal, &SessionKey::new(globex.clone(), key.session)).await?;
+    new_session(&*journal, &globex).await?;
+    everything_is_not_found(&*journal, &SessionKey::new(globex, key.session)).await?;
+    everything_is_not_found(&*journal, &SessionKey::new(acme, SessionId::random()?)).await?;
+    same(bodies(&*journal, &key).await?.concat(), "a".to_owned(), "the events")
+}
+
+pub(crate) async fn one_id_under_two_tenants_is_two_sessions(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let one = new_session(&*journal, &tenant("acme")?).await?;
+    let other = SessionKey::new(tenant("globex")?, one.session);
+    journal.create(&other).await?;
+    journal.append(&one, 0, Epoch::NONE, notes(["a", "b"])).await?;
+    journal.append(&other, 0, Epoch::NONE, notes(["c"])).await?;
+    same(bodies(&*journal, &one).await?.concat(), "ab".to_owned(), "the events of one")?;
+    journal.delete_session(&one).await?;
+    journal.sweep().await?;
+    everything_is_not_found(&*journal, &one).await?;
+    same(bodies(&*journal, &other).await?.concat(), "c".to_owned(), "the events of the other")
+}
+
+pub(crate) async fn lists_hold_each_session_once_newest_first(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let (acme, globex) = (tenant("acme")?, tenant("globex")?);
+    let mut expected = Vec::new();
+    for number in 0..7 {
+        let key = new_session(&*journal, &acme).await?;
+        journal.append(&key, 0, Epoch::NONE, (0..number).flat_map(|_| notes(["a"])).collect()).await?;
+        expected.insert(0, (key.session, number));
+        new_session(&*journal, &globex).await?;
+    }
+    for limit in [1, 3, 7, 1_000, u32::MAX, 0] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = journal.sessions(&acme, after, limit).await?;
+            ensure(page.sessions.len() <= limit.max(1) as usize, "a page has more than its limit")?;
+            found.extend(page.sessions.into_iter().map(|info| (info.session, info.events)));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        same(&found, &expected, "the list")?;
+    }
+    // One that comes or goes between two pages moves nothing.
+    let first = journal.sessions(&acme, None, 3).await?;
+    new_session(&*journal, &acme).await?;
+    journal.delete_session(&SessionKey::new(acme.clone(), expected[1].0)).await?;
+    let second = journal.sessions(&acme, first.next, 3).await?;
+    let found: Vec<SessionId> = second.sessions.iter().map(|info| info.session).collect();
+    same(found, expected[3..6].iter().map(|(session, _)| *session).collect(), "the second page")?;
+    let nobody = journal.sessions(&tenant("nobody")?, None, 10).await?;
+    same((nobody.sessions.len(), nobody.next), (0, None), "the list of a tenant without sessions")
+}
+
+pub(crate) async fn tenants_are_listed_in_pages(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    same(journal.tenants(None, 10).await?, Vec::new(), "no tenants")?;
+    let mut expected = Vec::new();
+    for name in ["a", "a-b", "a_b", "b", "zz"] {
+        let tenant = tenant(name)?;
+        new_session(&*journal, &tenant).await?;
+        new_session(&*journal, &tenant).await?;
+        expected.push(tenant);
+    }
+    same(&journal.tenants(None, 1_000).await?, &expected, "all tenants")?;
+    let mut found = Vec::new();
+    loop {
+        let page = journal.tenants(found.last(), 2).await?;
+        if page.is_empty() {
+            break;
+        }
+        ensure(page.len() <= 2, "a page has more than its limit")?;
+        found.extend(page);
+    }
+    same(found, expected, "the pages")
+}
+
+pub(crate) async fn a_deleted_session_is_gone_and_others_stay(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let acme = tenant("acme")?;
+    let (gone, stays) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
+    let many: Vec<_> = (0..700).flat_map(|_| notes(["a", "b"])).collect();
+    journal.append(&gone, 0, Epoch::NONE, many).await?;
+    journal.append(&stays, 0, Epoch::NONE, notes(["c"])).await?;
+    journal.save_snapshot(&gone, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![1] }).await?;
+    journal.delete_session(&gone).await?;
+    everything_is_not_found(&*journal, &gone).await?;
+    let listed = journal.sessions(&acme, None, 10).await?.sessions;
+    same(listed.len(), 1, "the list")?;
+    journal.sweep().await?;
+    same(bodies(&*journal, &stays).await?.concat(), "c".to_owned(), "the other's events")?;
+    // The id is free, and what comes under it is new.
+    journal.create(&gone).await?;
+    same(bodies(&*journal, &gone).await?.len(), 0, "the events")?;
+    same(journal.snapshot(&gone).await?, None, "the snapshot")
+}
+
+pub(crate) async fn a_deleted_session_is_not_brought_back_by_a_late_writer(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let lease = journal.acquire(&key, &Owner::new("late")?, Duration::from_secs(3_600)).await?;
+    journal.delete_session(&key).await?;
+    let kind = JournalErrorKind::NotFound;
+    fails(journal.append(&key, 0, lease.epoch, notes(["a"])).await, kind, "a late append")?;
+    fails(journal.renew(&key, lease.epoch, Duration::from_secs(1)).await, kind, "a late renewal")?;
+    everything_is_not_found(&*journal, &key).await
+}
+
+pub(crate) async fn a_deleted_tenant_is_gone_and_others_stay(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let (acme, globex) = (tenant("acme")?, tenant("globex")?);
+    let stays = new_session(&*journal, &globex).await?;
+    journal.append(&stays, 0, Epoch::NONE, notes(["a"])).await?;
+    let mut gone = Vec::new();
+    for _ in 0..3 {
+        let key = new_session(&*journal, &acme).await?;
+        let event = crate::NewEvent::new("file", 1, vec![3; 200_000]);
+        journal.append(&key, 0, Epoch::NONE, vec![event]).await?;
+        gone.push(key);
+    }
+    same(journal.delete_tenant(&acme).await?, 3, "how many were deleted")?;
+    same(journal.delete_tenant(&acme).await?, 0, "how many were deleted again")?;
+    for key in &gone {
+        everything_is_not_found(&*journal, key).await?;
+    }
+    same(journal.tenants(None, 10).await?, vec![globex], "the tenants")?;
+    journal.sweep().await?;
+    same(bodies(&*journal, &stays).await?.concat(), "a".to_owned(), "the other's events")
+}

@@ -1,0 +1,140 @@
+//! The trait that every implementation has.
+
+use std::fmt;
+use std::time::Duration;
+
+use conjure_base::TenantId;
+use futures_util::future::BoxFuture;
+
+use crate::error::JournalError;
+use crate::event::{EventPage, NewEvent, PageLimit, Recorded};
+use crate::key::{Epoch, SessionKey};
+use crate::lease::{Lease, Owner};
+use crate::session::{ListCursor, SessionInfo, SessionPage};
+use crate::snapshot::Snapshot;
+
+/// What a call will come to. It borrows nothing, so an actor may keep it in its state.
+pub type Reply<T> = BoxFuture<'static, Result<T, JournalError>>;
+
+/// Records the events of sessions, in order.
+///
+/// A call is submitted when its method is called, not when its future is first polled, and calls that change a session
+/// are carried out in the order in which they were submitted: a writer may append again before the last append was
+/// acknowledged. A future that is dropped may have happened or not, never a part of it; the session is then loaded anew.
+pub trait Journal: Send + Sync + fmt::Debug {
+    /// Begins a session without events, in the epoch [`Epoch::NONE`].
+    ///
+    /// # Errors
+    /// `Exists`.
+    fn create(&self, key: &SessionKey) -> Reply<()>;
+
+    /// Appends all of `events`, or none of them, when the session holds exactly `expected_seq` events and `epoch` is
+    /// its epoch. Returns how many it holds afterwards, once they are durable. Without events it only checks.
+    ///
+    /// # Errors
+    /// `NotFound`, `StaleEpoch`, then `Conflict`, in this order; `TooLarge`; `Overloaded`; and what the disk says.
+    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64>;
+
+    /// The events from the sequence number `from` on, within `limit`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` when they are damaged, or fewer than were recorded.
+    fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage>;
+
+    /// Keeps a snapshot in place of the last one, unless that one covers more.
+    ///
+    /// # Errors
+    /// `NotFound`; `StaleEpoch`; `Conflict` when it covers more events than there are; `TooLarge`; `Overloaded`.
+    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()>;
+
+    /// The last snapshot.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` when it is damaged.
+    fn snapshot(&self, key: &SessionKey) -> Reply<Option<Snapshot>>;
+
+    /// Leases the session for `time`, in a new epoch: all former ones are stale from now on. Who holds the lease may
+    /// take it again.
+    ///
+    /// # Errors
+    /// `NotFound`; `LeaseHeld` when somebody else's lease has not ended.
+    fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Reply<Lease>;
+
+    /// Lets the lease of this epoch last for `time` from now, also when it has ended and nobody took it.
+    ///
+    /// # Errors
+    /// `NotFound`; `StaleEpoch` when it was taken or released.
+    fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease>;
+
+    /// Gives the lease of this epoch back. The epoch is stale from now on.
+    ///
+    /// # Errors
+    /// `NotFound`; `StaleEpoch` when it was taken or released.
+    fn release(&self, key: &SessionKey, epoch: Epoch) -> Reply<()>;
+
+    /// What is known of a session.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    fn session(&self, key: &SessionKey) -> Reply<SessionInfo>;
+
+    /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000) of them. Every session that is there all
+    /// the time is on exactly one page.
+    ///
+    /// # Errors
+    /// What the disk says. A tenant without sessions has an empty page.
+    fn sessions(&self, tenant: &TenantId, after: Option<ListCursor>, limit: u32) -> Reply<SessionPage>;
+
+    /// The tenants that have sessions, sorted, those after `after`, at most `limit` (1 to 1,000) of them.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>>;
+
+    /// Forgets a session. It is gone when this is acknowledged; what it occupied is freed after that, also when the
+    /// process ends in between.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    fn delete_session(&self, key: &SessionKey) -> Reply<()>;
+
+    /// Forgets all sessions of a tenant, in the way of [`Journal::delete_session`]. How many there were.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64>;
+
+    /// Frees what nothing refers to any more: of deleted sessions, of replaced snapshots, of crashes.
+    ///
+    /// # Errors
+    /// What the disk says; a part may have been freed.
+    fn sweep(&self) -> Reply<Swept>;
+}
+
+/// What [`Journal::sweep`] has freed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Large bodies.
+    pub blobs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// All events from the sequence number `from` on, page by page. What is appended meanwhile may be among them.
+///
+/// # Errors
+/// As for [`Journal::load`].
+pub async fn load_all(
+    journal: &dyn Journal,
+    key: &SessionKey,
+    from: u64,
+) -> Result<Vec<Recorded>, JournalError> {
+    let mut events = Vec::new();
+    let mut next = Some(from);
+    while let Some(from) = next {
+        let page = journal.load(key, from, PageLimit::default()).await?;
+        next = page.next();
+        events.extend(page.events);
+    }
+    Ok(events)
+}

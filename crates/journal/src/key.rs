@@ -1,0 +1,61 @@
+//! What names a session, and what tells its writers apart.
+
+use std::fmt;
+
+use conjure_base::{SessionId, TenantId};
+
+/// A session of a tenant. The same id under another tenant is another session.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Which it is.
+    pub session: SessionId,
+}
+
+impl SessionKey {
+    /// The session with this id of this tenant.
+    #[must_use]
+    pub const fn new(tenant: TenantId, session: SessionId) -> Self {
+        Self { tenant, session }
+    }
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant, self.session)
+    }
+}
+
+/// Which of a session's successive writers: each lease has a higher one than all before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// That of a session that was never leased: for a host that is its journal's only one.
+    pub const NONE: Self = Self(0);
+
+    /// The epoch with this number, for an implementation that reads one back.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number; that of [`Epoch::NONE`] is 0.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The epoch after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

@@ -1,0 +1,322 @@
+//! The journal in memory: for tests, and for hosts whose sessions end with them.
+//!
+//! State: all of it, behind one lock that is held for moments. It is forgotten with the last clone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conjure_base::{Clock, SessionId, SystemClock, TenantId, Timestamp};
+use futures_util::FutureExt as _;
+
+use crate::error::JournalError;
+use crate::event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, Recorded};
+use crate::journal::{Journal, Reply, Swept};
+use crate::key::{Epoch, SessionKey};
+use crate::lease::{Lease, Owner};
+use crate::session::{LARGEST_LIST, ListCursor, SessionInfo, SessionPage};
+use crate::snapshot::Snapshot;
+
+/// Events in memory. Clones are the same journal.
+#[derive(Clone)]
+pub struct MemoryJournal {
+    clock: Arc<dyn Clock>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many sessions were ever created, which orders them in lists.
+    created: u64,
+    tenants: BTreeMap<TenantId, BTreeMap<SessionId, Session>>,
+}
+
+struct Session {
+    number: u64,
+    events: Vec<Recorded>,
+    epoch: Epoch,
+    lease: Option<Lease>,
+    snapshot: Option<Snapshot>,
+    created: Timestamp,
+    updated: Timestamp,
+}
+
+impl MemoryJournal {
+    /// An empty one, with the machine's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// An empty one whose leases end by this clock.
+    #[must_use]
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, state: Arc::default() }
+    }
+
+    /// Does it at once. Nothing in there waits, so the future that is returned is ready.
+    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, JournalError>) -> Reply<T> {
+        let result = work(&mut self.lock());
+        std::future::ready(result).boxed()
+    }
+
+    /// The same with one session.
+    fn call_session<T: Send + 'static>(
+        &self,
+        key: &SessionKey,
+        work: impl FnOnce(&mut Session) -> Result<T, JournalError>,
+    ) -> Reply<T> {
+        self.call(|state| work(state.session(key)?))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryJournal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    fn session(&mut self, key: &SessionKey) -> Result<&mut Session, JournalError> {
+        let sessions = self.tenants.get_mut(&key.tenant);
+        sessions
+            .and_then(|sessions| sessions.get_mut(&key.session))
+            .ok_or_else(|| JournalError::NotFound { session: key.clone() })
+    }
+
+    fn create(&mut self, key: &SessionKey, now: Timestamp) -> Result<(), JournalError> {
+        let sessions = self.tenants.entry(key.tenant.clone()).or_default();
+        if sessions.contains_key(&key.session) {
+            return Err(JournalError::Exists { session: key.clone() });
+        }
+        self.created += 1;
+        let session = Session {
+            number: self.created,
+            events: Vec::new(),
+            epoch: Epoch::NONE,
+            lease: None,
+            snapshot: None,
+            created: now,
+            updated: now,
+        };
+        sessions.insert(key.session, session);
+        Ok(())
+    }
+}
+
+impl Session {
+    fn total(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    fn check_epoch(&self, epoch: Epoch) -> Result<(), JournalError> {
+        if epoch == self.epoch {
+            Ok(())
+        } else {
+            Err(JournalError::StaleEpoch { epoch, current: self.epoch })
+        }
+    }
+
+    /// The lease, when this is its epoch.
+    fn lease(&mut self, epoch: Epoch) -> Result<&mut Lease, JournalError> {
+        self.check_epoch(epoch)?;
+        let current = self.epoch;
+        self.lease.as_mut().ok_or(JournalError::StaleEpoch { epoch, current })
+    }
+
+    fn append(
+        &mut self,
+        expected: u64,
+        epoch: Epoch,
+        events: Vec<NewEvent>,
+        now: Timestamp,
+    ) -> Result<u64, JournalError> {
+        self.check_epoch(epoch)?;
+        let found = self.total();
+        if found != expected {
+            return Err(JournalError::Conflict { expected, found });
+        }
+        if !events.is_empty() {
+            self.updated = now;
+        }
+        let recorded = events.into_iter().zip(found..).map(|(event, seq)| {
+            let NewEvent { kind, version, body } = event;
+            Recorded { seq, epoch, kind: kind.into_owned(), version, body }
+        });
+        self.events.extend(recorded);
+        Ok(self.total())
+    }
+
+    fn page(&self, from: u64, limit: PageLimit) -> EventPage {
+        let mut events: Vec<Recorded> = Vec::new();
+        let mut bytes = 0_usize;
+        let skipped = usize::try_from(from).unwrap_or(usize::MAX);
+        for event in self.events.iter().skip(skipped) {
+            bytes = bytes.saturating_add(event.body.len());
+            let is_full = events.len() as u64 >= u64::from(limit.events) || bytes > limit.bytes;
+            if is_full && !events.is_empty() {
+                break;
+            }
+            events.push(event.clone());
+        }
+        EventPage { events, total: self.total() }
+    }
+
+    fn acquire(&mut self, owner: &Owner, now: Timestamp, time: Duration) -> Result<Lease, JournalError> {
+        if let Some(lease) = self.lease.as_ref().filter(|lease| lease.owner != *owner && lease.until > now) {
+            return Err(JournalError::LeaseHeld { owner: lease.owner.clone(), until: lease.until });
+        }
+        self.epoch = self.epoch.next();
+        let lease = Lease { owner: owner.clone(), epoch: self.epoch, until: after(now, time) };
+        self.lease = Some(lease.clone());
+        Ok(lease)
+    }
+
+    fn release(&mut self, epoch: Epoch) -> Result<(), JournalError> {
+        self.lease(epoch)?;
+        self.lease = None;
+        self.epoch = self.epoch.next();
+        Ok(())
+    }
+
+    fn save_snapshot(&mut self, epoch: Epoch, snapshot: Snapshot) -> Result<(), JournalError> {
+        self.check_epoch(epoch)?;
+        if snapshot.seq > self.total() {
+            return Err(JournalError::Conflict { expected: snapshot.seq, found: self.total() });
+        }
+        if self.snapshot.as_ref().is_none_or(|last| last.seq <= snapshot.seq) {
+            self.snapshot = Some(snapshot);
+        }
+        Ok(())
+    }
+
+    fn info(&self, session: SessionId) -> SessionInfo {
+        SessionInfo {
+            session,
+            events: self.total(),
+            epoch: self.epoch,
+            lease: self.lease.clone(),
+            snapshot: self.snapshot.as_ref().map(|snapshot| snapshot.seq),
+            created: self.created,
+            updated: self.updated,
+        }
+    }
+}
+
+fn after(now: Timestamp, time: Duration) -> Timestamp {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Timestamp::from_millis(now.millis().saturating_add(millis))
+}
+
+/// Refuses what no implementation takes.
+pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), JournalError> {
+    match events.iter().map(|event| event.kind.len()).max() {
+        Some(size) if size > LONGEST_KIND => {
+            Err(JournalError::TooLarge { what: "the name of an event's kind", size, limit: LONGEST_KIND })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn create(&self, key: &SessionKey) -> Reply<()> {
+        self.call(|state| state.create(key, self.clock.timestamp()))
+    }
+
+    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
+        self.call_session(key, |session| {
+            check_events(&events)?;
+            session.append(expected_seq, epoch, events, self.clock.timestamp())
+        })
+    }
+
+    fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
+        self.call_session(key, |session| Ok(session.page(from, limit)))
+    }
+
+    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {
+        self.call_session(key, |session| session.save_snapshot(epoch, snapshot))
+    }
+
+    fn snapshot(&self, key: &SessionKey) -> Reply<Option<Snapshot>> {
+        self.call_session(key, |session| Ok(session.snapshot.clone()))
+    }
+
+    fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Reply<Lease> {
+        self.call_session(key, |session| session.acquire(owner, self.clock.timestamp(), time))
+    }
+
+    fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease> {
+        self.call_session(key, |session| {
+            let lease = session.lease(epoch)?;
+            lease.until = after(self.clock.timestamp(), time);
+            Ok(lease.clone())
+        })
+    }
+
+    fn release(&self, key: &SessionKey, epoch: Epoch) -> Reply<()> {
+        self.call_session(key, |session| session.release(epoch))
+    }
+
+    fn session(&self, key: &SessionKey) -> Reply<SessionInfo> {
+        self.call_session(key, |session| Ok(session.info(key.session)))
+    }
+
+    fn sessions(&self, tenant: &TenantId, after: Option<ListCursor>, limit: u32) -> Reply<SessionPage> {
+        self.call(|state| {
+            let before = after.map_or(u64::MAX, ListCursor::number);
+            let mut found: Vec<(u64, SessionInfo)> = state
+                .tenants
+                .get(tenant)
+                .into_iter()
+                .flatten()
+                .filter(|(_, session)| session.number < before)
+                .map(|(id, session)| (session.number, session.info(*id)))
+                .collect();
+            found.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+            let limit = limit.clamp(1, LARGEST_LIST) as usize;
+            let is_cut = found.len() > limit;
+            found.truncate(limit);
+            let next = found.last().filter(|_| is_cut).map(|(number, _)| ListCursor::from_number(*number));
+            Ok(SessionPage { sessions: found.into_iter().map(|(_, info)| info).collect(), next })
+        })
+    }
+
+    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>> {
+        self.call(|state| {
+            let all = state.tenants.keys().filter(|tenant| after.is_none_or(|after| *tenant > after));
+            Ok(all.take(limit.clamp(1, LARGEST_LIST) as usize).cloned().collect())
+        })
+    }
+
+    fn delete_session(&self, key: &SessionKey) -> Reply<()> {
+        self.call(|state| {
+            state.session(key)?;
+            if let Some(sessions) = state.tenants.get_mut(&key.tenant) {
+                sessions.remove(&key.session);
+            }
+            state.tenants.retain(|_, sessions| !sessions.is_empty());
+            Ok(())
+        })
+    }
+
+    fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
+        self.call(|state| Ok(state.tenants.remove(tenant).map_or(0, |sessions| sessions.len() as u64)))
+    }
+
+    fn sweep(&self) -> Reply<Swept> {
+        self.call(|_| Ok(Swept::default()))
+    }
+}
+
+impl fmt::Debug for MemoryJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenants = self.lock().tenants.len();
+        f.debug_struct("MemoryJournal").field("tenants", &tenants).finish_non_exhaustive()
+    }
+}

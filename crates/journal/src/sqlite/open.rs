@@ -1,0 +1,127 @@
+//! Opening the folder and the database in it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, MAIN_DB, OpenFlags};
+
+use super::fault::{of_io, of_sqlite};
+use super::options::SqliteOptions;
+use super::schema::{STEPS, migrate};
+use crate::error::JournalError;
+
+/// The name of the database in its folder.
+const DATABASE: &str = "journal.sqlite";
+
+/// Prepared statements that are kept for each connection: all that there are.
+const STATEMENTS: usize = 64;
+
+/// So many pages the log has before it is merged into the database: pages that are written again and again, as those of
+/// indexes are, are merged once.
+const LOG_PAGES: i64 = 8_192;
+
+/// Kibibytes of pages that the writer keeps in memory.
+const CACHE_KIB: i64 = 16_384;
+
+/// After a checkpoint the log is cut to so many bytes, however large it was.
+const LOG_BYTES: i64 = 64 << 20;
+
+/// Makes the folder if it is missing, and gives the database's path in it.
+pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, JournalError> {
+    let is_new = !folder.is_dir();
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| of_io(&error, "make the folder", folder))?;
+    // SQLite takes a path that begins with `file:` for a URI; an absolute one begins with a slash.
+    let folder = folder.canonicalize().map_err(|error| of_io(&error, "open", folder))?;
+    if is_new && let Some(above) = folder.parent() {
+        sync_folder(above)?;
+    }
+    Ok(folder.join(DATABASE))
+}
+
+/// Opens the database for writing, makes it if it is missing, and brings it to the present format.
+pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    // Two who make the same database, or change its format, take turns.
+    let _lock = lock(&folder.join("lock"))?;
+    let mut connection = writer(path, options)?;
+    migrate(&mut connection, path, &STEPS)?;
+    sync_folder(folder)?;
+    Ok(connection)
+}
+
+/// A connection that writes.
+pub(crate) fn writer(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
+    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    // SQLite opens for reading what it may not write.
+    if connection.is_readonly(MAIN_DB).map_err(failed)? {
+        return Err(JournalError::ReadOnly { path: path.to_owned() });
+    }
+    connection.busy_timeout(options.busy_timeout).map_err(failed)?;
+    let set = |name: &str, value: &dyn rusqlite::ToSql| {
+        // Some answer with the new value.
+        connection.pragma_update_and_check(None, name, value, |_| Ok(())).or_else(ignore_no_rows)
+    };
+    let configured = set("journal_mode", &"WAL")
+        .and_then(|()| set("synchronous", &"FULL"))
+        .and_then(|()| set("wal_autocheckpoint", &LOG_PAGES))
+        .and_then(|()| set("cache_size", &-CACHE_KIB))
+        .and_then(|()| set("journal_size_limit", &LOG_BYTES))
+        // What was deleted is overwritten; deleting is rare.
+        .and_then(|()| set("secure_delete", &"ON"))
+        .and_then(|()| set("trusted_schema", &"OFF"))
+        .and_then(|()| limit_size(&connection, options));
+    configured.map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// A connection that reads.
+pub(crate) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
+    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
+    // Whoever is the last to close the database merges the log into it, so it must be able to write.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.busy_timeout(options.busy_timeout).map_err(failed)?;
+    connection.pragma_update(None, "query_only", "ON").map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+fn limit_size(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    let Some(bytes) = options.max_bytes else { return Ok(()) };
+    let page: i64 = connection.query_row("SELECT page_size FROM pragma_page_size", [], |row| row.get(0))?;
+    let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
+    let updated = connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()));
+    updated.or_else(ignore_no_rows)
+}
+
+fn ignore_no_rows(error: rusqlite::Error) -> rusqlite::Result<()> {
+    match error {
+        rusqlite::Error::QueryReturnedNoRows => Ok(()),
+        other => Err(other),
+    }
+}
+
+/// Holds the lock of the folder until what is returned is dropped.
+fn lock(path: &Path) -> Result<File, JournalError> {
+    let failed = |error| of_io(&error, "lock", path);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = file.map_err(failed)?;
+    file.lock().map_err(failed)?;
+    Ok(file)
+}
+
+/// Waits until the names in a folder are on the disk.
+pub(crate) fn sync_folder(path: &Path) -> Result<(), JournalError> {
+    let synced = File::open(path).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| of_io(&error, "write", path))
+}

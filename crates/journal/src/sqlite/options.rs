@@ -1,0 +1,43 @@
+//! How a journal in SQLite is opened.
+
+use std::time::Duration;
+
+/// How a journal in SQLite is opened.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// Bodies of more bytes than this are kept in the store of their tenant, each content once.
+    pub blob_threshold: usize,
+    /// The most bytes of one body.
+    pub largest_body: usize,
+    /// The most calls that wait to be written, and to be read. Beyond it they are refused as `Overloaded`.
+    pub queue: usize,
+    /// The most calls of one tenant that wait.
+    pub queue_per_tenant: usize,
+    /// The most bytes of bodies that wait to be written. A single call may have more when nothing else waits.
+    pub queue_bytes: usize,
+    /// The most calls in one transaction.
+    pub group: usize,
+    /// How many threads read.
+    pub readers: usize,
+    /// How long another process that holds the database is waited for.
+    pub busy_timeout: Duration,
+    /// The most bytes of the database, without large bodies and what waits to be merged into it; `None` is SQLite's own
+    /// limit. Beyond it, appends fail as `DiskFull`.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            blob_threshold: 64 << 10,
+            largest_body: 64 << 20,
+            queue: 4_096,
+            queue_per_tenant: 1_024,
+            queue_bytes: 128 << 20,
+            group: 256,
+            readers: 2,
+            busy_timeout: Duration::from_secs(5),
+            max_bytes: None,
+        }
+    }
+}

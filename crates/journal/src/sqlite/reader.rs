@@ -1,0 +1,49 @@
+//! The threads that read, beside the writer.
+//!
+//! State: a connection each. They change nothing, so a crash does nothing to them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::blobs::Blobs;
+use super::fault::of_sqlite;
+use super::job::Job;
+use super::open;
+use super::options::SqliteOptions;
+use super::queue::{Queue, WhenEmpty};
+use super::tables::Tables;
+use crate::error::JournalError;
+
+pub(crate) struct Reader {
+    pub(crate) path: PathBuf,
+    pub(crate) options: SqliteOptions,
+    pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
+    pub(crate) blobs: Arc<Blobs>,
+    /// `None` after it failed: it is opened again for the next call.
+    pub(crate) connection: Option<Connection>,
+}
+
+impl Reader {
+    /// Reads until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        while let Some(jobs) = self.queue.take(1, WhenEmpty::Wait) {
+            for mut job in jobs.into_iter().filter(|job| !job.is_abandoned()) {
+                let end = self.read(job.as_mut());
+                job.settle(end);
+            }
+        }
+    }
+
+    fn read(&mut self, job: &mut dyn Job) -> Result<(), JournalError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => open::reader(&self.path, &self.options)?,
+        };
+        let end = job.run(&Tables::new(&connection, &self.blobs, self.options.blob_threshold));
+        end.map_err(|error| of_sqlite(&error, &self.path))?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! The tables, and how a database of an older format becomes one of the present.
+//!
+//! The format is SQLite's `user_version`. A database of format N has had the first N steps; each further step is done, and
+//! its number written, in one transaction. Steps are never changed once they were released: `tests/golden` holds a
+//! database of each format.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::fault::of_sqlite;
+use crate::error::JournalError;
+
+/// SQLite's `application_id`: "CnjJ".
+const APPLICATION: i64 = 0x436e_6a4a;
+
+/// The steps, in order.
+pub(crate) const STEPS: [&str; 1] = [FORMAT_1];
+
+/// `sessions.id` is never used again, since rows of a deleted session go after its name has. Of `body` and `blob` one is
+/// there; `blob` is the digest of a body in the store. `checksum`: `rows.rs`.
+const FORMAT_1: &str = "
+    CREATE TABLE sessions (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        tenant TEXT NOT NULL,
+        session BLOB NOT NULL CHECK (length(session) = 16),
+        events INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        owner TEXT,
+        lease_until INTEGER NOT NULL,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        UNIQUE (tenant, session)
+    ) STRICT;
+    CREATE INDEX sessions_in_order ON sessions (tenant, id);
+    CREATE TABLE events (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        body BLOB,
+        blob BLOB,
+        checksum INTEGER NOT NULL,
+        PRIMARY KEY (session, seq),
+        CHECK ((body IS NULL) <> (blob IS NULL))
+    ) STRICT;
+    CREATE INDEX events_blob ON events (session, blob) WHERE blob IS NOT NULL;
+    CREATE TABLE snapshots (
+        session INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        version INTEGER NOT NULL,
+        body BLOB,
+        blob BLOB,
+        checksum INTEGER NOT NULL,
+        CHECK ((body IS NULL) <> (blob IS NULL))
+    ) STRICT;
+    CREATE TABLE garbage_sessions (session INTEGER PRIMARY KEY) STRICT;
+    CREATE TABLE garbage_blobs (tenant TEXT PRIMARY KEY) STRICT;
+";
+
+/// Brings the database to the present format.
+pub(crate) fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), JournalError> {
+    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
+    let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
+    // Checked again with the lock held: somebody else may be at it.
+    if version(connection, path, known)? == known {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let found = version(&transaction, path, known)?;
+    for step in steps.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        transaction.execute_batch(step).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
+    transaction.pragma_update(None, "user_version", known).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+/// The format of the database, 0 for an empty one.
+fn version(connection: &Connection, path: &Path, known: i64) -> Result<i64, JournalError> {
+    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(failed);
+    let application = number("SELECT application_id FROM pragma_application_id")?;
+    let found = number("SELECT user_version FROM pragma_user_version")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    let is_new = application == 0 && found == 0 && tables == 0;
+    if !is_new && (application != APPLICATION || found < 1) {
+        let reason = "it is a database of another program".to_owned();
+        return Err(JournalError::NotAJournal { path: path.to_owned(), reason });
+    }
+    if found > known {
+        return Err(JournalError::FutureFormat { path: path.to_owned(), found, known });
+    }
+    Ok(found)
+}

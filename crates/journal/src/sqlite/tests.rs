@@ -1,0 +1,201 @@
+//! What cannot be provoked through the public API: the queue's order, a thread that panics, steps between formats.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_base::{SessionId, TenantId};
+use rusqlite::Connection;
+
+use super::job::{Company, job};
+use super::queue::{Bounds, Queue, WhenEmpty};
+use super::schema::{STEPS, migrate};
+use super::{SqliteJournal, SqliteOptions};
+use crate::error::{JournalError, JournalErrorKind};
+use crate::event::{NewEvent, PageLimit};
+use crate::journal::Journal as _;
+use crate::key::{Epoch, SessionKey};
+
+const BOUNDS: Bounds = Bounds { calls: 6, per_tenant: 4, bytes: 100 };
+
+fn tenant(name: &str) -> Option<TenantId> {
+    Some(TenantId::new(name).unwrap())
+}
+
+fn take(queue: &Queue<u32>, most: usize) -> Vec<u32> {
+    queue.take(most, WhenEmpty::Return).unwrap()
+}
+
+#[test]
+fn tenants_take_turns_and_each_keeps_its_order() {
+    let queue = Queue::new(BOUNDS);
+    for number in [10, 11, 12, 13] {
+        queue.push(tenant("a"), 0, number).unwrap();
+    }
+    queue.push(tenant("b"), 0, 20).unwrap();
+    queue.push(None, 0, 30).unwrap();
+    assert_eq!(take(&queue, 4), [10, 20, 30, 11]);
+    queue.push(tenant("b"), 0, 21).unwrap();
+    assert_eq!(take(&queue, 9), [12, 21, 13]);
+    assert_eq!(take(&queue, 9), []);
+}
+
+#[test]
+fn what_is_too_much_is_refused_and_says_whose_it_is() {
+    let queue = Queue::new(BOUNDS);
+    // One call may be larger than all that may wait.
+    queue.push(tenant("a"), 1_000, 0).unwrap();
+    let refused = queue.push(tenant("b"), 1, 1).unwrap_err();
+    assert_eq!(refused, JournalError::Overloaded { tenant: None, waiting: 1, bytes: 1_000 });
+    assert!(refused.is_retryable());
+    assert_eq!(take(&queue, 1), [0]);
+    for number in 0..4 {
+        queue.push(tenant("a"), 10, number).unwrap();
+    }
+    let refused = queue.push(tenant("a"), 0, 4).unwrap_err();
+    assert_eq!(refused, JournalError::Overloaded { tenant: Some("a".into()), waiting: 4, bytes: 40 });
+    // The share of another is not used up.
+    queue.push(tenant("b"), 60, 5).unwrap();
+    assert!(queue.push(tenant("b"), 1, 6).is_err(), "more bytes than may wait");
+    queue.push(tenant("b"), 0, 6).unwrap();
+    let refused = queue.push(tenant("c"), 0, 7).unwrap_err();
+    assert_eq!(refused, JournalError::Overloaded { tenant: None, waiting: 6, bytes: 100 });
+}
+
+#[test]
+fn a_closed_queue_gives_what_it_has_and_takes_no_more() {
+    let queue = Queue::new(BOUNDS);
+    queue.push(tenant("a"), 0, 1).unwrap();
+    queue.close();
+    assert_eq!(queue.push(tenant("a"), 0, 2), Err(JournalError::Closed));
+    assert_eq!(queue.take(9, WhenEmpty::Wait), Some(vec![1]));
+    assert_eq!(queue.take(9, WhenEmpty::Wait), None);
+    queue.fail(JournalError::Lost { part: "writer", reason: "test".into() });
+    assert_eq!(queue.len(), 0);
+    assert!(queue.push(tenant("a"), 0, 2).unwrap_err().is_critical());
+}
+
+/// The writer's end is heard by whoever waits, by all that come later, and by nobody who reads.
+#[tokio::test]
+async fn a_writer_that_panics_is_told_to_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let journal = open();
+    let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
+    journal.create(&key).await.unwrap();
+    let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
+    journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap();
+
+    let panicking = journal.write::<()>(None, 0, |_| panic!("on purpose"));
+    let behind = journal.append(&key, 1, Epoch::NONE, note("b"));
+    assert!(panicking.await.unwrap_err().is_critical());
+    let behind = behind.await.unwrap_err();
+    assert_eq!(behind.kind(), JournalErrorKind::Lost);
+    // Once the thread has ended, the reason is known.
+    let mut writers = journal.inner.writers.clone();
+    writers.wait_for(|alive| *alive == 0).await.unwrap();
+    let later = journal.append(&key, 1, Epoch::NONE, note("b")).await.unwrap_err();
+    assert_eq!(
+        later.to_string(),
+        "the journal's writer has ended: it panicked: on purpose; open the journal again"
+    );
+    assert_eq!(journal.session(&key).await.unwrap().events, 1);
+
+    let again = open();
+    assert_eq!(again.append(&key, 1, Epoch::NONE, note("b")).await, Ok(2));
+    // A reader's end leaves the writer alone.
+    for _ in 0..2 {
+        let panicking = again.read::<()>(None, |_| panic!("on purpose"));
+        assert!(panicking.await.unwrap_err().is_critical());
+    }
+    assert_eq!(again.append(&key, 2, Epoch::NONE, note("c")).await, Ok(3));
+    let mut readers = again.inner.readers.clone();
+    readers.wait_for(|alive| *alive == 0).await.unwrap();
+    let lost = again.load(&key, 0, PageLimit::default()).await.unwrap_err();
+    assert_eq!(lost.kind(), JournalErrorKind::Lost);
+}
+
+/// A call that breaks its transaction fails alone: the others of its group are carried out.
+#[tokio::test]
+async fn one_call_that_breaks_fails_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
+    journal.create(&key).await.unwrap();
+    // While this is under way the others gather into one group.
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let mut gate = Some(gate);
+    let first = journal.write(None, 0, move |_| {
+        // Carried out again if the others were in its group already.
+        if let Some(gate) = gate.take() {
+            gate.recv().unwrap();
+        }
+        Ok(())
+    });
+    let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
+    let before = journal.append(&key, 0, Epoch::NONE, note("a"));
+    let broken = journal.write::<()>(Some(&key.tenant), 0, |tables| {
+        tables.connection.execute("DELETE FROM events", [])?;
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        Err(rusqlite::Error::SqliteFailure(full, None).into())
+    });
+    let behind = journal.append(&key, 1, Epoch::NONE, note("b"));
+    go.send(()).unwrap();
+    first.await.unwrap();
+    assert_eq!(before.await, Ok(1));
+    assert_eq!(broken.await.unwrap_err().kind(), JournalErrorKind::DiskFull);
+    assert_eq!(behind.await, Ok(2));
+    let page = journal.load(&key, 0, PageLimit::default()).await.unwrap();
+    assert_eq!(page.events.iter().map(|event| event.body[0]).collect::<Vec<_>>(), *b"ab");
+}
+
+/// What nobody waits for is not read, and one that wants to be alone is.
+#[test]
+fn a_job_knows_its_caller_and_its_company() {
+    let (alone, answer) = job(Company::None, |_| Ok(()));
+    assert_eq!((alone.company(), alone.is_abandoned()), (Company::None, false));
+    drop(answer);
+    assert!(alone.is_abandoned());
+}
+
+#[test]
+fn a_database_of_an_older_format_takes_the_steps_that_it_lacks() {
+    let path = Path::new("/test");
+    let mut connection = Connection::open_in_memory().unwrap();
+    let later =
+        [STEPS[0], "ALTER TABLE sessions ADD COLUMN title TEXT", "CREATE TABLE more (x INTEGER) STRICT"];
+    migrate(&mut connection, path, &later[..1]).unwrap();
+    migrate(&mut connection, path, &later).unwrap();
+    migrate(&mut connection, path, &later).unwrap();
+    let has_title = "SELECT count(*) FROM pragma_table_info('sessions') WHERE name = 'title'";
+    assert_eq!(connection.query_row(has_title, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    // And one that does not know the later format refuses.
+    let error = migrate(&mut connection, path, &later[..2]).unwrap_err();
+    assert_eq!(error, JournalError::FutureFormat { path: path.to_owned(), found: 3, known: 2 });
+    // A step that fails changes nothing, not even the number.
+    let broken =
+        [later[0], later[1], later[2], "CREATE TABLE most (x INTEGER) STRICT; CREATE TABLE more (y ANY)"];
+    assert!(migrate(&mut connection, path, &broken).is_err());
+    migrate(&mut connection, path, &later).unwrap();
+}
+
+#[tokio::test]
+async fn the_last_clone_ends_the_threads_when_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let (mut writers, mut readers) = (journal.inner.writers.clone(), journal.inner.readers.clone());
+    assert_eq!((*writers.borrow(), *readers.borrow()), (1, 2));
+    let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
+    let clone = journal.clone();
+    drop(journal);
+    // What was submitted is done, though nobody is there any more.
+    let created = clone.create(&key);
+    let inner = Arc::downgrade(&clone.inner);
+    drop(clone);
+    assert!(inner.upgrade().is_none());
+    created.await.unwrap();
+    for alive in [&mut writers, &mut readers] {
+        // An error means that the threads are gone with the other end.
+        let _ = alive.wait_for(|alive| *alive == 0).await;
+    }
+    assert!(!folder.path().join("journal.sqlite-wal").exists(), "the log is merged");
+}

@@ -1,0 +1,297 @@
+//! The journal in SQLite when its process is killed, the disk is full, nothing can be written, or another process holds
+//! it.
+//!
+//! Run without arguments it is the test; each part starts this program again with arguments, as the child that is killed,
+//! that holds the database, or that sees a file system of its own (`unshare`, which ends with it).
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "it is a test, without a harness"
+)]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use conjure_base::{SessionId, TenantId};
+use conjure_journal::{
+    Epoch, Journal as _, JournalErrorKind, NewEvent, Owner, SessionKey, Snapshot, SqliteJournal,
+    SqliteOptions, load_all,
+};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    match arguments[..] {
+        ["child-write", folder] => runtime.block_on(write_for_ever(Path::new(folder))),
+        ["child-hold", folder] => hold(Path::new(folder)),
+        ["child-full", folder] => runtime.block_on(full_disk(Path::new(folder))),
+        ["child-read-only", folder] => read_only(Path::new(folder)),
+        _ => {
+            for (name, test) in TESTS {
+                test(&runtime);
+                println!("test {name} ... ok");
+            }
+        }
+    }
+}
+
+type Test = fn(&tokio::runtime::Runtime);
+
+const TESTS: [(&str, Test); 4] = [
+    ("what_was_acknowledged_outlives_a_killed_process", what_was_acknowledged_outlives_a_killed_process),
+    ("a_journal_that_another_process_holds_is_told", a_journal_that_another_process_holds_is_told),
+    ("a_full_disk_is_told_and_keeps_what_is_there", a_full_disk_is_told_and_keeps_what_is_there),
+    ("a_journal_that_cannot_be_written_is_told", a_journal_that_cannot_be_written_is_told),
+];
+
+#[expect(clippy::disallowed_methods, reason = "children are what this is about")]
+fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
+fn own_path() -> String {
+    std::env::current_exe().unwrap().to_str().unwrap().to_owned()
+}
+
+/// Kills the child when the test fails in between.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn child(arguments: &[&str]) -> (Killed, BufReader<std::process::ChildStdout>) {
+    let mut command = command(&own_path());
+    let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    (Killed(child), stdout)
+}
+
+fn options() -> SqliteOptions {
+    // Small enough that many bodies are large.
+    SqliteOptions { blob_threshold: 1_000, busy_timeout: Duration::from_secs(60), ..SqliteOptions::default() }
+}
+
+fn key(number: u64) -> SessionKey {
+    let tenant = TenantId::new(if number.is_multiple_of(2) { "even" } else { "odd" }).unwrap();
+    SessionKey::new(tenant, SessionId::from_bits(number.into()))
+}
+
+/// How many sessions are written at a time.
+const SESSIONS: u64 = 6;
+
+/// How many events the append has that begins at `seq`.
+const fn events_at(seq: u64) -> u64 {
+    seq * 7 % 4 + 1
+}
+
+/// The event at this place: what was appended is known from where it is. Some bodies are large.
+fn body(session: u64, seq: u64) -> Vec<u8> {
+    let length = if seq % 5 == 3 { 3_000 } else { seq * 31 % 900 };
+    let mut body = format!("{session} {seq} ").into_bytes();
+    body.resize(body.len() + usize::try_from(length).unwrap(), b'x');
+    body
+}
+
+/// The child: appends to all sessions at a time, each with leases and snapshots, and says what was acknowledged.
+async fn write_for_ever(folder: &Path) {
+    let journal = SqliteJournal::open(folder, options()).unwrap();
+    let sessions = (0..SESSIONS).map(|session| write_session(&journal, session));
+    futures_util::future::join_all(sessions).await;
+}
+
+async fn write_session(journal: &SqliteJournal, session: u64) {
+    let key = key(session);
+    // Killed ones may have created it, and hold the lease.
+    let created = journal.create(&key).await.map_err(|error| error.kind());
+    assert!(matches!(created, Ok(()) | Err(JournalErrorKind::Exists)), "{created:?}");
+    let owner = Owner::new("writer").unwrap();
+    let lease = journal.acquire(&key, &owner, Duration::from_secs(3_600)).await.unwrap();
+    let mut seq = journal.session(&key).await.unwrap().events;
+    loop {
+        let places = seq..seq + events_at(seq);
+        let events = places.map(|seq| NewEvent::new("note", 1, body(session, seq))).collect();
+        seq = journal.append(&key, seq, lease.epoch, events).await.unwrap();
+        println!("{session} {seq}");
+        if seq % 3 == 0 {
+            let snapshot = Snapshot { seq, version: 1, body: body(session, seq) };
+            journal.save_snapshot(&key, lease.epoch, snapshot).await.unwrap();
+        }
+    }
+}
+
+fn what_was_acknowledged_outlives_a_killed_process(runtime: &tokio::runtime::Runtime) {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("journal");
+    let mut said = BTreeMap::new();
+    let mut was_ahead = 0;
+    // Until one was killed between an append and its acknowledgement, which is when most can go wrong.
+    for round in 0.. {
+        if round >= 12 && was_ahead > 0 {
+            break;
+        }
+        assert!(round < 200, "no child was killed between an append and its acknowledgement");
+        let (mut child, mut stdout) = child(&["child-write", folder.to_str().unwrap()]);
+        // Each is killed after another number of appends, wherever it is then; the first ones while they begin.
+        let mut line = String::new();
+        for _ in 0..round % 12 * 9 {
+            line.clear();
+            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the child failed");
+            note(&mut said, &line);
+        }
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+        // What it had said before it died. The last line may be cut.
+        let mut rest = String::new();
+        stdout.read_to_string(&mut rest).unwrap();
+        rest.split_inclusive('\n').filter(|line| line.ends_with('\n')).for_each(|line| note(&mut said, line));
+        was_ahead += runtime.block_on(check(&folder, &said));
+    }
+    let total: u64 = said.values().sum();
+    assert!(total > 300, "{total} events");
+    assert!(
+        was_ahead > 0,
+        "no child was killed between an append and its acknowledgement: the test shows less"
+    );
+}
+
+fn note(said: &mut BTreeMap<u64, u64>, line: &str) {
+    let (session, total) = line.trim().split_once(' ').unwrap();
+    said.insert(session.parse().unwrap(), total.parse().unwrap());
+}
+
+/// Each session holds what was acknowledged, and at most one append more, whole. In how many there is one more.
+async fn check(folder: &Path, said: &BTreeMap<u64, u64>) -> u64 {
+    let journal = SqliteJournal::open(folder, options()).unwrap();
+    let mut ahead = 0;
+    for (session, total) in said {
+        let events = load_all(&journal, &key(*session), 0).await.unwrap();
+        for (event, seq) in events.iter().zip(0..) {
+            assert_eq!((event.seq, &event.body), (seq, &body(*session, seq)), "session {session}");
+        }
+        let found = events.len() as u64;
+        let one_more = total + events_at(*total);
+        assert!(found == *total || found == one_more, "session {session}: {found}, acknowledged {total}");
+        ahead += u64::from(found == one_more);
+        if let Some(snapshot) = journal.snapshot(&key(*session)).await.unwrap() {
+            assert_eq!(snapshot.body, body(*session, snapshot.seq));
+        }
+    }
+    journal.sweep().await.unwrap();
+    journal.close().await;
+    ahead
+}
+
+/// The child: holds the database for writing until it is killed.
+fn hold(folder: &Path) {
+    let database = rusqlite::Connection::open(folder.join("journal.sqlite")).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    println!("held");
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+fn a_journal_that_another_process_holds_is_told(runtime: &tokio::runtime::Runtime) {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("journal");
+    let patient = SqliteJournal::open(&folder, options()).unwrap();
+    runtime.block_on(patient.create(&key(1))).unwrap();
+    let (mut child, mut stdout) = child(&["child-hold", folder.to_str().unwrap()]);
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    let options = SqliteOptions { busy_timeout: Duration::from_millis(1), ..options() };
+    let journal = SqliteJournal::open(&folder, options).unwrap();
+    let append = || vec![NewEvent::new("note", 1, body(1, 0))];
+    let error = runtime.block_on(journal.append(&key(1), 0, Epoch::NONE, append())).unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (JournalErrorKind::Locked, true));
+    assert_eq!(runtime.block_on(journal.session(&key(1))).unwrap().events, 0);
+    // Who waits for longer gets its turn when the holder dies.
+    let waiting = patient.append(&key(1), 0, Epoch::NONE, append());
+    child.0.stdin.take().unwrap().flush().unwrap();
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    assert_eq!(runtime.block_on(waiting), Ok(1));
+}
+
+/// Runs this program with a mount namespace of its own, in which `prepare` is done first.
+fn in_namespace(prepare: &str, arguments: &[&str]) {
+    let script = format!("set -e; {prepare}; shift; exec \"$@\"");
+    let status = command("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &own_path()])
+        .args(arguments)
+        .status()
+        .expect("`unshare` is there (util-linux)");
+    assert!(status.success(), "{status}: {arguments:?}");
+}
+
+fn a_full_disk_is_told_and_keeps_what_is_there(_: &tokio::runtime::Runtime) {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().to_str().unwrap();
+    in_namespace("mount -t tmpfs -o size=3m,mode=700 tmpfs \"$1\"", &["child-full", folder]);
+}
+
+async fn full_disk(place: &Path) {
+    let folder = place.join("journal");
+    let options = SqliteOptions { blob_threshold: 100_000, ..options() };
+    let journal = SqliteJournal::open(&folder, options.clone()).unwrap();
+    journal.create(&key(1)).await.unwrap();
+    // By rows, by large bodies, and by both until nothing fits any more.
+    let mut total = 0;
+    for size in [400_000, 30_000, 110_000, 3_000, 10] {
+        let error = loop {
+            let event = NewEvent::new("note", 1, vec![b'x'; size]);
+            match journal.append(&key(1), total, Epoch::NONE, vec![event]).await {
+                Ok(now) => total = now,
+                Err(error) => break error,
+            }
+            // The content of large bodies is the same, so only rows fill the disk in the end.
+            assert!(total < 100_000, "the disk is never full");
+            if size > 100_000 {
+                break journal.append(&key(1), total, Epoch::NONE, more_than_fits()).await.unwrap_err();
+            }
+        };
+        assert_eq!(error.kind(), JournalErrorKind::DiskFull, "{error:?}");
+        assert_eq!(load_all(&journal, &key(1), 0).await.unwrap().len() as u64, total);
+    }
+    journal.close().await;
+    // Room is made, and it goes on.
+    std::fs::remove_dir_all(folder.join("blobs/odd/plain")).unwrap();
+    let again = SqliteJournal::open(&folder, options).unwrap();
+    assert_eq!(again.session(&key(1)).await.unwrap().events, total);
+    let event = NewEvent::new("note", 1, vec![b'x'; 3_000]);
+    assert_eq!(again.append(&key(1), total, Epoch::NONE, vec![event]).await, Ok(total + 1));
+}
+
+/// A large body of four megabytes.
+fn more_than_fits() -> Vec<NewEvent> {
+    vec![NewEvent::new("file", 1, (0_u32..1 << 20).flat_map(u32::to_le_bytes).collect())]
+}
+
+fn a_journal_that_cannot_be_written_is_told(runtime: &tokio::runtime::Runtime) {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("journal");
+    let journal = SqliteJournal::open(&folder, options()).unwrap();
+    runtime.block_on(journal.create(&key(1))).unwrap();
+    runtime.block_on(journal.close());
+    let there = folder.to_str().unwrap();
+    in_namespace("mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"", &["child-read-only", there]);
+    let journal = SqliteJournal::open(&folder, options()).unwrap();
+    assert_eq!(runtime.block_on(journal.session(&key(1))).unwrap().events, 0);
+}
+
+fn read_only(folder: &Path) {
+    for folder in [folder, &folder.join("new")] {
+        let error = SqliteJournal::open(folder, options()).unwrap_err();
+        assert_eq!(error.kind(), JournalErrorKind::ReadOnly, "{error:?}");
+        assert!(error.to_string().contains("cannot be written"), "{error}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Files that are cut, changed, or something else: every damage is told, or it is none.
+
+use std::fs;
+use std::path::Path;
+
+use conjure_journal::{
+    Epoch, Journal as _, JournalError, JournalErrorKind, NewEvent, Place, Recorded, SessionKey, Snapshot,
+    SqliteJournal, load_all,
+};
+
+use crate::support::{OnDisk, files, key, note, options};
+
+/// How many events each session has.
+const EVENTS: u64 = 12;
+
+fn sessions() -> Vec<SessionKey> {
+    [("acme", 1), ("acme", 2), ("globex", 1)].map(|(tenant, number)| key(tenant, number)).into()
+}
+
+/// A journal that was closed, and so is one file without a log.
+async fn recorded() -> (OnDisk, Vec<Vec<Recorded>>) {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    let mut all = Vec::new();
+    for key in sessions() {
+        journal.create(&key).await.unwrap();
+        for seq in 0..EVENTS {
+            let body = vec![seq as u8; 100 + 97 * seq as usize];
+            journal.append(&key, seq, Epoch::NONE, vec![NewEvent::new("note", 1, body)]).await.unwrap();
+        }
+        let snapshot = Snapshot { seq: 3, version: 1, body: vec![9; 700] };
+        journal.save_snapshot(&key, Epoch::NONE, snapshot).await.unwrap();
+        all.push(load_all(&journal, &key, 0).await.unwrap());
+    }
+    journal.close().await;
+    assert_eq!(files(&bed.folder(), "journal.sqlite"), 1, "the log is merged");
+    (bed, all)
+}
+
+/// Reads all of a journal. Everything is as it was recorded, or an error says what is wrong.
+async fn assert_told_or_whole(folder: &Path, all: &[Vec<Recorded>]) -> usize {
+    let journal = match SqliteJournal::open(folder, options()) {
+        Ok(journal) => journal,
+        Err(error) => {
+            let kind = error.kind();
+            assert!(matches!(kind, JournalErrorKind::Corrupt | JournalErrorKind::Future), "{error:?}");
+            return 1;
+        }
+    };
+    let mut told = 0;
+    for (key, expected) in sessions().iter().zip(all) {
+        match load_all(&journal, key, 0).await {
+            Ok(events) => assert!(events == *expected, "{key}: damage was not told"),
+            Err(error) => {
+                let kind = error.kind();
+                assert!(matches!(kind, JournalErrorKind::Corrupt | JournalErrorKind::NotFound), "{error:?}");
+                told += 1;
+            }
+        }
+        match journal.snapshot(key).await {
+            Ok(Some(snapshot)) => assert_eq!((snapshot.seq, snapshot.body), (3, vec![9; 700])),
+            Ok(None) => told += 1,
+            Err(error) => {
+                let kind = error.kind();
+                assert!(matches!(kind, JournalErrorKind::Corrupt | JournalErrorKind::NotFound), "{error:?}");
+                told += 1;
+            }
+        }
+    }
+    journal.close().await;
+    told
+}
+
+#[tokio::test]
+async fn a_database_that_was_cut_is_told() {
+    let (bed, all) = recorded().await;
+    let whole = fs::read(bed.database()).unwrap();
+    // An empty file is a new journal, and has no session.
+    for length in [0, 1, 99, 100, 4_095, 4_096, 5_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1]
+    {
+        fs::write(bed.database(), &whole[..length]).unwrap();
+        assert!(assert_told_or_whole(&bed.folder(), &all).await > 0, "cut at {length}");
+        for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
+            let _ = fs::remove_file(bed.folder().join(log));
+        }
+    }
+    fs::write(bed.database(), &whole).unwrap();
+    assert_eq!(assert_told_or_whole(&bed.folder(), &all).await, 0);
+}
+
+/// SQLite does not check its pages; the rows' checksums do.
+#[tokio::test]
+async fn a_byte_that_changed_is_told_or_means_nothing() {
+    let (bed, all) = recorded().await;
+    let whole = fs::read(bed.database()).unwrap();
+    let mut told = 0;
+    for position in (0..whole.len()).step_by(whole.len() / 150) {
+        let mut damaged = whole.clone();
+        damaged[position] ^= 0x21;
+        fs::write(bed.database(), &damaged).unwrap();
+        told += usize::from(assert_told_or_whole(&bed.folder(), &all).await > 0);
+        for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
+            let _ = fs::remove_file(bed.folder().join(log));
+        }
+    }
+    // Events are most of the file.
+    assert!(told > 20, "{told} of 150 damages were told");
+}
+
+/// What was changed within a body is named by its place, and the rest of the session is readable.
+#[tokio::test]
+async fn a_damaged_event_is_named_and_others_are_read() {
+    let (bed, all) = recorded().await;
+    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let damage = "UPDATE events SET body = zeroblob(length(body)) WHERE session = 2 AND seq = 5";
+    assert_eq!(database.execute(damage, []).unwrap(), 1);
+    let journal = bed.journal();
+    let damaged = key("acme", 2);
+    let error = load_all(&journal, &damaged, 0).await.unwrap_err();
+    let place = Place::Event { session: damaged.clone(), seq: 5 };
+    assert_eq!(error, JournalError::Corrupt { place, reason: "its checksum does not fit".into() });
+    assert!(error.to_string().starts_with("the event 5 of the session acme/ses_"), "{error}");
+    assert_eq!(load_all(&journal, &damaged, 6).await.unwrap(), all[1][6..]);
+    assert_eq!(load_all(&journal, &key("acme", 1), 0).await.unwrap(), all[0]);
+    // Those that are missing, in between and at the end, and one too many.
+    for (damage, seq) in [
+        ("DELETE FROM events WHERE session = 3 AND seq = 4", 4),
+        ("DELETE FROM events WHERE session = 3 AND seq >= 9", 9),
+        ("DELETE FROM events WHERE session = 3", 0),
+        ("UPDATE sessions SET events = 7 WHERE id = 1", 7),
+    ] {
+        assert!(database.execute(damage, []).unwrap() > 0);
+        let session = if seq == 7 { key("acme", 1) } else { key("globex", 1) };
+        let error = load_all(&journal, &session, 0).await.unwrap_err();
+        let JournalError::Corrupt { place, .. } = error else { panic!("{error:?}") };
+        assert_eq!(place, Place::Event { session, seq });
+    }
+}
+
+/// The log is cut at any place: each session has its first events, without a hole, and goes on from there.
+#[tokio::test]
+async fn a_log_that_was_cut_leaves_whole_appends() {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    let key = key("acme", 1);
+    journal.create(&key).await.unwrap();
+    for append in 0..20 {
+        let events: Vec<NewEvent> = (0..3).flat_map(|_| note(&"x".repeat(300 + append))).collect();
+        journal.append(&key, 3 * append as u64, Epoch::NONE, events).await.unwrap();
+    }
+    let read = |name: &str| fs::read(bed.folder().join(name)).unwrap();
+    let (database, log) = (read("journal.sqlite"), read("journal.sqlite-wal"));
+    assert!(log.len() > 100_000, "everything is in the log: {}", log.len());
+    let mut seen = Vec::new();
+    for part in 0..=40 {
+        let copy = OnDisk::new();
+        fs::create_dir(copy.folder()).unwrap();
+        fs::write(copy.database(), &database).unwrap();
+        fs::write(copy.folder().join("journal.sqlite-wal"), &log[..log.len() * part / 40]).unwrap();
+        let journal = copy.journal();
+        let events = match load_all(&journal, &key, 0).await {
+            Ok(events) => events.len() as u64,
+            Err(error) => {
+                assert_eq!(error.kind(), JournalErrorKind::NotFound, "{error:?}");
+                journal.create(&key).await.unwrap();
+                0
+            }
+        };
+        assert_eq!(events % 3, 0, "an append was cut");
+        journal.append(&key, events, Epoch::NONE, note("more")).await.unwrap();
+        seen.push(events);
+    }
+    assert_eq!(seen.last(), Some(&60));
+    assert!(seen.is_sorted() && seen[0] == 0 && seen.contains(&30), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_large_body_that_is_gone_or_changed_is_told() {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    let key = key("acme", 1);
+    journal.create(&key).await.unwrap();
+    let large = |byte| vec![NewEvent::new("file", 1, vec![byte; 100_000])];
+    journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
+    journal.append(&key, 1, Epoch::NONE, large(2)).await.unwrap();
+    let contents = bed.folder().join("blobs/acme/plain");
+    assert_eq!(files(&contents, ""), 2);
+    let mut bodies = Vec::new();
+    for folder in fs::read_dir(&contents).unwrap() {
+        bodies.extend(fs::read_dir(folder.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    for body in &bodies {
+        let whole = fs::read(body).unwrap();
+        fs::remove_file(body).unwrap();
+        let missing = load_all(&journal, &key, 0).await.unwrap_err();
+        fs::write(body, &whole[1..]).unwrap();
+        let cut = load_all(&journal, &key, 0).await.unwrap_err();
+        for (error, reason) in [(missing, "its body is missing"), (cut, "its body has another digest")] {
+            let seq = u64::from(whole[0] - 1);
+            let place = Place::Event { session: key.clone(), seq };
+            assert_eq!(error, JournalError::Corrupt { place, reason: reason.into() });
+        }
+        fs::remove_file(body).unwrap();
+        fs::write(body, &whole).unwrap();
+    }
+    assert_eq!(load_all(&journal, &key, 0).await.unwrap().len(), 2);
+}
+
+#[test]
+fn what_is_no_journal_is_refused_and_left_alone() {
+    let bed = OnDisk::new();
+    let refused = || SqliteJournal::open(&bed.folder(), options()).unwrap_err();
+    fs::create_dir(bed.folder()).unwrap();
+    let text = "These are notes and no database. ".repeat(100);
+    fs::write(bed.database(), &text).unwrap();
+    let error = refused();
+    assert!(matches!(error, JournalError::NotAJournal { .. }), "{error:?}");
+    assert_eq!(fs::read_to_string(bed.database()).unwrap(), text);
+
+    fs::remove_file(bed.database()).unwrap();
+    let other = rusqlite::Connection::open(bed.database()).unwrap();
+    other.execute_batch("CREATE TABLE mine (x); INSERT INTO mine VALUES (1)").unwrap();
+    let error = refused();
+    assert!(error.to_string().contains("another program"), "{error}");
+    assert_eq!(other.query_row("SELECT x FROM mine", [], |row| row.get::<_, i64>(0)), Ok(1));
+    drop(other);
+
+    for log in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{log}", bed.database().display()));
+    }
+    fs::create_dir(bed.database()).unwrap();
+    assert_eq!(refused().kind(), JournalErrorKind::Io);
+    // A file where the folder should be.
+    let file = bed.folder().join("file");
+    fs::write(&file, "").unwrap();
+    let error = SqliteJournal::open(&file, options()).unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Io, "{error:?}");
+}

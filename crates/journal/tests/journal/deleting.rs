@@ -1,0 +1,87 @@
+//! What is deleted goes, from the disk as well, also when the process ends in between.
+
+use conjure_base::TenantId;
+use conjure_journal::{Epoch, Journal as _, NewEvent, Snapshot, Swept};
+
+use crate::support::{OnDisk, files, key};
+
+fn count(bed: &OnDisk, table: &str) -> i64 {
+    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    database.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+}
+
+fn large(byte: u8) -> Vec<NewEvent> {
+    vec![NewEvent::new("file", 1, vec![byte; 100_000])]
+}
+
+#[tokio::test]
+async fn a_deleted_session_leaves_nothing_on_the_disk() {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    let (gone, stays) = (key("acme", 1), key("acme", 2));
+    for key in [&gone, &stays] {
+        journal.create(key).await.unwrap();
+        journal.append(key, 0, Epoch::NONE, large(1)).await.unwrap();
+    }
+    let secret = "a secret that must not stay";
+    let many = (0..1_500).map(|_| NewEvent::new("note", 1, secret.as_bytes().to_vec())).collect();
+    journal.append(&gone, 1, Epoch::NONE, many).await.unwrap();
+    journal.append(&gone, 1_501, Epoch::NONE, large(2)).await.unwrap();
+    journal
+        .save_snapshot(&gone, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![3; 100_000] })
+        .await
+        .unwrap();
+    assert_eq!((count(&bed, "events"), files(&bed.folder(), "/plain/")), (1_503, 3));
+    journal.delete_session(&gone).await.unwrap();
+    // The sweep comes after what the deletion left.
+    assert_eq!(journal.sweep().await, Ok(Swept::default()));
+    assert_eq!((count(&bed, "events"), files(&bed.folder(), "/plain/")), (1, 1));
+    for table in ["snapshots", "garbage_sessions", "garbage_blobs"] {
+        assert_eq!(count(&bed, table), 0, "{table}");
+    }
+    journal.close().await;
+    let database = std::fs::read(bed.database()).unwrap();
+    assert!(!database.windows(secret.len()).any(|bytes| bytes == secret.as_bytes()), "it is overwritten");
+}
+
+/// A deletion is one small transaction; what remains is noted in it, as a killed process would leave it.
+#[tokio::test]
+async fn what_a_deletion_left_is_removed_when_the_journal_is_opened_again() {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    let gone = key("acme", 1);
+    journal.create(&gone).await.unwrap();
+    journal.append(&gone, 0, Epoch::NONE, large(1)).await.unwrap();
+    journal.close().await;
+    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let deleted = "DELETE FROM sessions; INSERT INTO garbage_sessions VALUES (1); INSERT INTO garbage_blobs VALUES ('acme')";
+    database.execute_batch(deleted).unwrap();
+    drop(database);
+    // The writer removes garbage before it waits for work; closing waits for the writer.
+    let journal = bed.journal();
+    journal.sweep().await.unwrap();
+    assert_eq!((count(&bed, "events"), files(&bed.folder(), "/plain/")), (0, 0));
+    assert_eq!((count(&bed, "garbage_sessions"), count(&bed, "garbage_blobs")), (0, 0));
+}
+
+/// A body without an event is what a crash between the two leaves.
+#[tokio::test]
+async fn a_body_that_nothing_refers_to_is_swept_of_its_tenant_alone() {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    for tenant in ["acme", "globex"] {
+        let key = key(tenant, 1);
+        journal.create(&key).await.unwrap();
+        journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
+    }
+    let store = conjure_store::Store::open(&bed.folder().join("blobs/acme")).unwrap();
+    store.insert_bytes(&[7; 90_000], conjure_store::Variant::Plain).unwrap();
+    assert_eq!(journal.sweep().await, Ok(Swept { blobs: 1, bytes: 90_000 }));
+    assert_eq!(journal.sweep().await, Ok(Swept::default()));
+    assert_eq!(files(&bed.folder(), "/plain/"), 2);
+    // A tenant that goes takes its own bodies only.
+    assert_eq!(journal.delete_tenant(&TenantId::new("acme").unwrap()).await, Ok(1));
+    journal.sweep().await.unwrap();
+    assert_eq!(files(&bed.folder().join("blobs/acme"), "/plain/"), 0);
+    assert_eq!(files(&bed.folder().join("blobs/globex"), "/plain/"), 1);
+}

@@ -1,0 +1,135 @@
+//! Journals and events of other versions.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_base::Timestamp;
+use conjure_journal::{
+    Epoch, Journal as _, JournalError, MemoryJournal, NewEvent, Owner, Snapshot, SqliteJournal, Upcasting,
+    Upcasts, load_all,
+};
+
+use crate::support::{OnDisk, key, note, options};
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    // A store must not be writable by others, whatever mask of new files' modes the test has.
+    fs::set_permissions(to, fs::Permissions::from_mode(0o700)).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        match path.is_dir() {
+            true => copy(&path, &to.join(name)),
+            false => drop(fs::copy(&path, to.join(name)).unwrap()),
+        }
+    }
+}
+
+/// The database of format 1 was written by `examples/write_golden.rs`, once. What it holds is read by every later version.
+#[tokio::test]
+async fn a_journal_of_format_1_is_read_and_written() {
+    let bed = OnDisk::new();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/1"), &bed.folder());
+    let journal = bed.journal();
+    let first = key("acme", 0x0001_0203);
+    let events = load_all(&journal, &first, 0).await.unwrap();
+    let found: Vec<_> = events
+        .iter()
+        .map(|event| (event.seq, event.epoch.number(), event.kind.as_str(), event.version))
+        .collect();
+    assert_eq!(found, [(0, 0, "note", 1), (1, 0, "note", 1), (2, 1, "file", 3), (3, 1, "empty", 0)]);
+    assert_eq!(events[0].body, "grün".as_bytes());
+    assert_eq!(events[1].body, (0..=255).collect::<Vec<u8>>());
+    assert_eq!(events[2].body, b"large ".repeat(1_000));
+    assert_eq!(events[3].body, b"");
+    let snapshot = Snapshot { seq: 2, version: 9, body: b"state".to_vec() };
+    assert_eq!(journal.snapshot(&first).await.unwrap(), Some(snapshot));
+    let info = journal.session(&first).await.unwrap();
+    let lease = info.lease.unwrap();
+    assert_eq!((lease.owner.as_str(), lease.epoch.number(), info.epoch), ("host-1", 1, lease.epoch));
+    assert_eq!(lease.until, Timestamp::from_millis(i64::MAX.unsigned_abs()));
+    let tenants = journal.tenants(None, 10).await.unwrap();
+    assert_eq!(tenants.iter().map(conjure_base::TenantId::as_str).collect::<Vec<_>>(), ["acme", "globex"]);
+    // And goes on.
+    assert_eq!(journal.append(&first, 4, lease.epoch, note("more")).await, Ok(5));
+    assert_eq!(load_all(&journal, &key("globex", 7), 0).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
+    let bed = OnDisk::new();
+    bed.journal().close().await;
+    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    database.execute_batch("PRAGMA user_version = 99").unwrap();
+    drop(database);
+    let before = fs::read(bed.database()).unwrap();
+    let error = SqliteJournal::open(&bed.folder(), options()).unwrap_err();
+    let path = bed.database().canonicalize().unwrap();
+    assert_eq!(error, JournalError::FutureFormat { path, found: 99, known: 1 });
+    assert!(error.to_string().ends_with("use a later version"), "{error}");
+    assert_eq!(fs::read(bed.database()).unwrap(), before);
+}
+
+fn upcasts() -> Upcasts {
+    // Version 1 said only who, version 2 also what; nothing changed for readers in version 3.
+    Upcasts::new().kind("greeting", 4).step("greeting", 1, |body| Ok([b"hello ", body].concat())).step(
+        "greeting",
+        3,
+        |body| match body.ends_with(b"?") {
+            true => Err("it is a question".to_owned()),
+            false => Ok([body, b"!"].concat()),
+        },
+    )
+}
+
+async fn greetings(versions: &[(u32, &str)]) -> Upcasting {
+    let journal = MemoryJournal::new();
+    journal.create(&key("acme", 1)).await.unwrap();
+    let events = versions
+        .iter()
+        .map(|(version, body)| NewEvent::new("greeting", *version, body.as_bytes().to_vec()))
+        .collect();
+    journal.append(&key("acme", 1), 0, Epoch::NONE, events).await.unwrap();
+    Upcasting::new(Arc::new(journal), upcasts())
+}
+
+#[tokio::test]
+async fn old_events_are_read_as_new_ones() {
+    let journal = greetings(&[(1, "ann"), (2, "hi ann"), (3, "hi ann"), (4, "hi ann!")]).await;
+    let events = load_all(&journal, &key("acme", 1), 0).await.unwrap();
+    let texts: Vec<_> = events.iter().map(|event| std::str::from_utf8(&event.body).unwrap()).collect();
+    assert_eq!(texts, ["hello ann!", "hi ann!", "hi ann!", "hi ann!"]);
+    assert!(events.iter().all(|event| event.version == 4));
+}
+
+#[tokio::test]
+async fn events_of_a_later_program_and_steps_that_fail_are_told() {
+    let journal = greetings(&[(4, "hi!"), (5, "hi")]).await;
+    let error = load_all(&journal, &key("acme", 1), 0).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the event 1 is of kind `greeting` in version 5, and this version knows those up to 4; use a later version"
+    );
+    journal
+        .append(&key("acme", 1), 2, Epoch::NONE, vec![NewEvent::new("other", 1, Vec::new())])
+        .await
+        .unwrap();
+    let error = load_all(&journal, &key("acme", 1), 2).await.unwrap_err();
+    let unknown = JournalError::FutureEvent { seq: 2, kind: "other".into(), version: 1, known: None };
+    assert_eq!(error, unknown);
+    let journal = greetings(&[(2, "hi?")]).await;
+    let error = load_all(&journal, &key("acme", 1), 0).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the event 0 of kind `greeting` in version 3 cannot be read: it is a question"
+    );
+}
+
+#[test]
+fn owners_have_names_that_can_be_shown() {
+    for text in ["", "a\nb", &"a".repeat(129)] {
+        assert!(Owner::new(text).is_err(), "{text:?}");
+    }
+    assert_eq!(Owner::new("host-1 (pid 7)").unwrap().as_str(), "host-1 (pid 7)");
+}

@@ -1,0 +1,86 @@
+//! Journals to test with.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{SessionId, TenantId};
+use conjure_journal::conformance::{Bed, Failure};
+use conjure_journal::{Journal, MemoryJournal, NewEvent, SessionKey, SqliteJournal, SqliteOptions};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tempfile::TempDir;
+
+/// Options for tests on a loaded machine: nobody waits for long, and nobody gives up early.
+pub(crate) fn options() -> SqliteOptions {
+    SqliteOptions { busy_timeout: Duration::from_secs(60), ..SqliteOptions::default() }
+}
+
+/// A journal in memory, opened any number of times.
+#[derive(Default)]
+pub(crate) struct InMemory(MemoryJournal);
+
+impl Bed for InMemory {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, Failure>> {
+        std::future::ready(Ok(Arc::new(self.0.clone()) as Arc<dyn Journal>)).boxed()
+    }
+}
+
+/// A journal in a folder, opened any number of times, each with threads of its own.
+pub(crate) struct OnDisk {
+    folder: TempDir,
+    pub(crate) options: SqliteOptions,
+}
+
+impl OnDisk {
+    pub(crate) fn new() -> Self {
+        Self::with(options())
+    }
+
+    pub(crate) fn with(options: SqliteOptions) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), options }
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.folder.path().join("journal")
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.folder().join("journal.sqlite")
+    }
+
+    pub(crate) fn journal(&self) -> SqliteJournal {
+        SqliteJournal::open(&self.folder(), self.options.clone()).unwrap()
+    }
+}
+
+impl Bed for OnDisk {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, Failure>> {
+        let opened = SqliteJournal::open(&self.folder(), self.options.clone());
+        std::future::ready(match opened {
+            Ok(journal) => Ok(Arc::new(journal) as Arc<dyn Journal>),
+            Err(error) => Err(error.into()),
+        })
+        .boxed()
+    }
+}
+
+pub(crate) fn key(tenant: &str, number: u128) -> SessionKey {
+    SessionKey::new(TenantId::new(tenant).unwrap(), SessionId::from_bits(number))
+}
+
+pub(crate) fn note(text: &str) -> Vec<NewEvent> {
+    vec![NewEvent::new("note", 1, text.as_bytes().to_vec())]
+}
+
+/// How many files lie beneath a folder whose path holds `part`.
+pub(crate) fn files(folder: &Path, part: &str) -> usize {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let entries = entries.map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| match path.is_dir() {
+            true => files(&path, part),
+            false => usize::from(path.to_str().unwrap().contains(part)),
+        })
+        .sum()
+}
