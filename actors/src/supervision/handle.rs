@@ -110,7 +110,7 @@ impl Supervisor {
     /// One of its children.
     #[must_use]
     pub fn child(&self, id: &ChildId) -> Option<ActorInfo> {
-        self.children().into_iter().find(|child| child.id == *id)
+        self.node()?.child(id).map(|child| ActorInfo::of(&child))
     }
 
     /// It and all below it; `None` before it was first started.

@@ -96,6 +96,11 @@ impl Node {
         self.table().values().cloned().collect()
     }
 
+    /// The child of this id, without a copy of all the others.
+    pub(crate) fn child(&self, id: &ChildId) -> Option<Arc<Self>> {
+        self.table().values().find(|child| child.id == *id).cloned()
+    }
+
     pub(crate) fn adopt(&self, key: Key, child: Arc<Self>) {
         self.table().insert(key, child);
     }
