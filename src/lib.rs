@@ -88,6 +88,11 @@ pub use conjure_sandbox::{
     LineRange, Listing, Local, MissingController, NetworkPolicy, PrivateWorkspace, ProcessLimits, Provided,
     Provision, Sandbox, SandboxError, SandboxErrorKind, SharedFolder, Shelf, View, Written,
 };
+#[cfg(feature = "docker")]
+pub use conjure_sandbox::{
+    BuiltImage, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress,
+    ImageSource, build_image,
+};
 
 // Content by digest, which sandboxes read.
 pub use conjure_store::{Store, Tree, TreeOptions, Variant};

@@ -1,6 +1,8 @@
 //! What may stand on the command line.
 
 use std::path::PathBuf;
+#[cfg(feature = "docker")]
+use std::str::FromStr as _;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
@@ -29,6 +31,16 @@ Examples:
 
 The final answer is all that goes to standard output; with --json it is the session's events, one a
 line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.";
+
+#[cfg(feature = "docker")]
+const IMAGE_EXAMPLES: &str = "\
+Examples:
+  conjure image build
+  conjure image build --from debian --base debian:12 --add default-jre-headless
+  conjure image build --packages minimal --tag my/sandbox:small
+
+Its name and digest are all that goes to standard output. Debian packages need `mmdebstrap` and, for
+the full set, `pip` on this machine, and no registry of images.";
 
 /// Run Agent Skills: a model, the skills it may use, and a sandbox for its tools.
 #[derive(Debug, Parser)]
@@ -59,6 +71,9 @@ pub(crate) enum Subcommand {
     Run(Box<RunArgs>),
     /// List, check and show skills.
     Skills(SkillsArgs),
+    /// The image that containers are made of.
+    #[cfg(feature = "docker")]
+    Image(ImageArgs),
     /// Say what this machine offers, and how to mend what is missing.
     Doctor(DoctorArgs),
 }
@@ -181,6 +196,71 @@ pub(crate) struct ValidateArgs {
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
+}
+
+#[cfg(feature = "docker")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImageArgs {
+    #[command(subcommand)]
+    pub(crate) command: ImageCommand,
+}
+
+#[cfg(feature = "docker")]
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Build it: a shell, Python, Node and what skills use, for the user `sandbox`.
+    Build(ImageBuildArgs),
+}
+
+#[cfg(feature = "docker")]
+#[derive(Debug, clap::Args)]
+#[command(after_help = IMAGE_EXAMPLES)]
+pub(crate) struct ImageBuildArgs {
+    /// The name that it gets.
+    #[arg(long, value_name = "NAME:TAG", default_value_t, value_parser = conjure::ImageName::from_str)]
+    pub(crate) tag: conjure::ImageName,
+    /// What it begins with: an image for a Dockerfile (`ubuntu:24.04`), a release for Debian packages (`debian:13`).
+    #[arg(long, value_name = "BASE")]
+    pub(crate) base: Option<String>,
+    /// How it is built.
+    #[arg(long, value_enum, default_value_t, value_name = "WAY")]
+    pub(crate) from: ImageFrom,
+    /// What is in it.
+    #[arg(long, value_enum, default_value_t, value_name = "SET")]
+    pub(crate) packages: PackageSet,
+    /// A further package of the distribution; may be repeated.
+    #[arg(long, value_name = "PACKAGE")]
+    pub(crate) add: Vec<String>,
+    /// Where Debian packages are fetched, such as `http://deb.debian.org/debian`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) mirror: Option<String>,
+    /// How long it may take, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "3600")]
+    pub(crate) timeout: Duration,
+}
+
+/// How an image is built.
+#[cfg(feature = "docker")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ImageFrom {
+    /// From the Dockerfile where its base can be had, else of Debian packages.
+    #[default]
+    Auto,
+    /// By the engine, from the Dockerfile.
+    Dockerfile,
+    /// On this machine, by mmdebstrap, without a registry.
+    Debian,
+}
+
+/// What is in an image.
+#[cfg(feature = "docker")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum PackageSet {
+    /// Python, Node, and the packages that skills use.
+    #[default]
+    Full,
+    /// A shell and Python.
+    Minimal,
 }
 
 #[derive(Debug, clap::Args)]

@@ -71,3 +71,15 @@ const fn is_misconfigured(error: &Error) -> bool {
         })
     )
 }
+
+#[cfg(feature = "docker")]
+impl From<conjure::ImageError> for Failure {
+    fn from(error: conjure::ImageError) -> Self {
+        let exit = match error.kind() {
+            conjure::ImageErrorKind::BadRequest => Exit::Usage,
+            conjure::ImageErrorKind::TimedOut => Exit::Limit,
+            _ => Exit::Failed,
+        };
+        Self { exit, message: error.to_string(), hint: error.hint().map(str::to_owned) }
+    }
+}

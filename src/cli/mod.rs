@@ -7,6 +7,8 @@ mod args;
 mod doctor;
 mod exit;
 mod failure;
+#[cfg(feature = "docker")]
+mod image;
 mod log;
 mod run;
 mod signals;
@@ -64,6 +66,11 @@ fn start(args: Args, environment: &Environment, terminal: &Arc<Terminal>) -> Res
         Subcommand::Run(args) => {
             let run = run::run(Arc::from(args), config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::never_stuck(run))
+        }
+        #[cfg(feature = "docker")]
+        Subcommand::Image(args) => {
+            let args::ImageCommand::Build(args) = args.command;
+            in_runtime(signals::never_stuck(image::build(args, environment.clone(), Arc::clone(terminal))))
         }
         Subcommand::Skills(args) => skills::skills(&args.command, &config?, terminal),
         // It reports a broken configuration like everything else that is broken.

@@ -83,7 +83,7 @@ const API_KEY: Variable =
 const BASE_URL: Variable =
     variable("ANTHROPIC_BASE_URL", "Where the model's service is, instead of `https://api.anthropic.com`.");
 const DOCKER_HOST: Variable =
-    variable("DOCKER_HOST", "Where `doctor` looks for a container engine: `unix:///run/docker.sock`.");
+    variable("DOCKER_HOST", "Where the container engine listens: `unix:///run/docker.sock`.");
 const DATA_HOME: Variable =
     variable("XDG_DATA_HOME", "Where programs keep their data, instead of `~/.local/share`.");
 const RUNTIME_DIR: Variable =
@@ -121,11 +121,29 @@ pub const VARIABLES: &[Variable] = &[
 /// that begin with `LC_`. They are handed to the `local` sandbox, and nothing else of the environment is.
 const HANDED_ON: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL"];
 
+/// Variables of the programs that build an image (`mmdebstrap`, `pip`), beside those of [`HANDED_ON`] and those that begin
+/// with `PIP_`: their proxies, and whose certificates they trust.
+const FOR_BUILDS: [&str; 12] = [
+    "http_proxy",
+    "https_proxy",
+    "ftp_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "FTP_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "XDG_CACHE_HOME",
+];
+
 /// A snapshot of the variables in [`VARIABLES`], and of those few that commands need.
 #[derive(Clone, Default)]
 pub struct Environment {
     values: BTreeMap<&'static str, OsString>,
     handed_on: BTreeMap<OsString, OsString>,
+    for_builds: BTreeMap<OsString, OsString>,
 }
 
 impl Environment {
@@ -138,7 +156,8 @@ impl Environment {
             .filter_map(|variable| Some((variable.name, std::env::var_os(variable.name)?)))
             .collect();
         let handed_on = std::env::vars_os().filter(|(name, _)| is_handed_on(name)).collect();
-        Self { values, handed_on }
+        let for_builds = std::env::vars_os().filter(|(name, _)| is_for_builds(name)).collect();
+        Self { values, handed_on, for_builds }
     }
 
     /// These variables and no others, for tests and for hosts that do not want the process' own. Names that are
@@ -151,7 +170,10 @@ impl Environment {
                 environment.values.insert(known.name, value.clone());
             }
             if is_handed_on(OsStr::new(name)) {
-                environment.handed_on.insert(name.into(), value);
+                environment.handed_on.insert(name.into(), value.clone());
+            }
+            if is_for_builds(OsStr::new(name)) {
+                environment.for_builds.insert(name.into(), value);
             }
         }
         environment
@@ -168,6 +190,13 @@ impl Environment {
     /// What commands need of the environment.
     pub(crate) const fn handed_on(&self) -> &BTreeMap<OsString, OsString> {
         &self.handed_on
+    }
+
+    /// What the programs that build an image need of the environment.
+    #[must_use]
+    pub fn for_builds(&self) -> Vec<(OsString, OsString)> {
+        let all = self.handed_on.iter().chain(&self.for_builds);
+        all.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// The user's folder, where one is known.
@@ -216,6 +245,12 @@ impl Environment {
     pub fn api_key(&self) -> Option<secrecy::SecretString> {
         let key = self.values.get(API_KEY.name)?.to_str()?;
         (!key.is_empty()).then(|| key.into())
+    }
+
+    /// Where a container engine listens, when that is said.
+    #[must_use]
+    pub fn docker_host(&self) -> Option<&str> {
+        self.values.get(DOCKER_HOST.name)?.to_str().filter(|host| !host.is_empty())
     }
 
     /// Where a container engine may listen, likeliest first.
@@ -291,6 +326,10 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
 
 fn whole_number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("`{text}` is not a whole number"))
+}
+
+fn is_for_builds(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| FOR_BUILDS.contains(&name) || name.starts_with("PIP_"))
 }
 
 fn is_handed_on(name: &OsStr) -> bool {

@@ -11,6 +11,8 @@ mod bad_input;
 mod conformance;
 mod doctor;
 mod house;
+#[cfg(feature = "docker")]
+mod image_command;
 mod library;
 mod live_model;
 mod run_command;

@@ -46,6 +46,11 @@ pub use connector::{Connection, Connector, SandboxGuard};
 pub use context::{ExecutionContext, NetworkPolicy, SharedFolder};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use data::{DataFolder, PrivateWorkspace};
+#[cfg(all(feature = "docker", target_os = "linux"))]
+pub use docker::{
+    BuiltImage, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress,
+    ImageSource, build_image,
+};
 pub use error::{SandboxError, SandboxErrorKind};
 pub use executor::{CallOptions, ContentStream, Executor};
 pub use gateway::{Gateway, Proxy, TunnelStream};

@@ -2,7 +2,9 @@
 //!
 //! Needs an engine. Where none answers the tests say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
 
+mod built;
 mod container;
+mod recipe;
 mod small;
 #[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]

@@ -91,8 +91,7 @@ pub(crate) fn test_image() -> Option<TestImage> {
 /// As [`test_image`], with another content.
 pub(crate) fn test_image_of(content: &'static Content) -> Option<TestImage> {
     if let Err(reason) = in_engine(async |docker| docker.ping().await.map(drop)) {
-        let is_required = std::env::var_os(REQUIRED).is_some_and(|value| value == "1");
-        assert!(!is_required, "{REQUIRED} is set, and the engine does not answer: {reason}");
+        assert!(!is_required(), "{REQUIRED} is set, and the engine does not answer: {reason}");
         eprintln!("SKIPPED: no engine answers ({reason}); set {REQUIRED}=1 to fail instead");
         return None;
     }
@@ -108,6 +107,11 @@ pub(crate) fn test_image_of(content: &'static Content) -> Option<TestImage> {
         image
     });
     Some(TestImage { image })
+}
+
+/// Whether an engine, and what else the tests of images need, must be there.
+pub(crate) fn is_required() -> bool {
+    std::env::var_os(REQUIRED).is_some_and(|value| value == "1")
 }
 
 #[derive(Debug)]

@@ -1,0 +1,253 @@
+//! One build of an image, from the request to the image, and the choice of the way.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use futures_util::stream;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStdout;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::engine::{Engine, LABEL};
+use super::error::{ImageError, ImageErrorKind};
+use super::name::ImageName;
+use super::options::{ImageOptions, ImageSource};
+use super::progress::{ImageProgress, News};
+use super::release::Release;
+use super::site::Site;
+use super::worker::Worker;
+use super::{debian, dockerfile, lists, wheels};
+
+/// How much of the archive is read at once, and how many such pieces wait for the engine.
+const PIECE: usize = 256 * 1024;
+const PIECES: usize = 4;
+
+/// How often it is told how much of the image has gone to the engine, in bytes.
+const TOLD_EVERY: u64 = 64 * 1024 * 1024;
+
+/// An image that was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltImage {
+    /// Its name.
+    pub name: ImageName,
+    /// Its digest, by which the engine knows it too: `sha256:…`.
+    pub id: String,
+    /// How much room it takes, in bytes, with what it shares with other images.
+    pub size: u64,
+    /// How it was built: never [`ImageSource::Fitting`].
+    pub source: ImageSource,
+}
+
+/// Builds an image (specification 5.8, `build_image`), and tells how it goes on. The engine has it under its name when it is
+/// whole; an image of ours that had the name goes, unless it is used.
+///
+/// However it ends, nothing of it is left but the image. Cancelling it by the token waits until all is cleared up; dropping
+/// the future has it done by threads in the background, which nothing waits for.
+///
+/// # Errors
+/// By [`ImageErrorKind`], with what helps.
+pub async fn build_image(
+    options: &ImageOptions,
+    deadline: Deadline,
+    cancelled: &CancellationToken,
+    listener: &mut (dyn FnMut(ImageProgress) + Send),
+) -> Result<BuiltImage, ImageError> {
+    lists::check(options)?;
+    check_mirror(options)?;
+    if options.source == ImageSource::Debian {
+        Release::of(options.base.as_deref())?;
+    }
+    let news = News::to(listener);
+    let site = Site::make(options.temporary.as_deref())?;
+    let ended = tokio::select! {
+        built = build(&site, options, deadline, &news) => built,
+        () = cancelled.cancelled() => Err(ImageError::new(ImageErrorKind::Cancelled, "the build was cancelled")),
+        () = SystemClock.sleep_until(deadline) => {
+            Err(ImageError::new(ImageErrorKind::TimedOut, "the time for the build was up"))
+        }
+    };
+    site.is_clear().await;
+    ended
+}
+
+async fn build(
+    site: &Arc<Site>,
+    options: &ImageOptions,
+    deadline: Deadline,
+    news: &News<'_>,
+) -> Result<BuiltImage, ImageError> {
+    let engine = Engine::find(options.engine.as_deref(), deadline).await?;
+    let name = options.name.to_string();
+    let before = engine.image(&name).await?;
+    let source = match options.source {
+        ImageSource::Fitting => fitting(&engine, options, news).await?,
+        chosen => chosen,
+    };
+    if source == ImageSource::Debian {
+        of_debian(site, &engine, options, news).await?;
+    } else {
+        dockerfile::have_base(&engine, dockerfile::base(options), news).await?;
+        dockerfile::build(site, &engine, options, news).await?;
+    }
+    let image = engine.image(&name).await?.ok_or_else(|| {
+        ImageError::new(ImageErrorKind::Refused, format!("the engine took `{name}` and does not have it"))
+    })?;
+    let id = image.id.unwrap_or_default();
+    let ours = before.filter(|before| {
+        let labels = before.config.as_ref().and_then(|config| config.labels.as_ref());
+        labels.is_some_and(|labels| labels.contains_key(LABEL))
+    });
+    if let Some(old) = ours.and_then(|before| before.id).filter(|old| *old != id) {
+        engine.discard(&old).await;
+    }
+    let size = image.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+    Ok(BuiltImage { name: options.name.clone(), id, size, source })
+}
+
+/// The Dockerfile, if the engine has its base or gets it; else Debian packages, if this machine can do that.
+async fn fitting(
+    engine: &Engine,
+    options: &ImageOptions,
+    news: &News<'_>,
+) -> Result<ImageSource, ImageError> {
+    let no_base = match dockerfile::have_base(engine, dockerfile::base(options), news).await {
+        Ok(()) => return Ok(ImageSource::Dockerfile),
+        Err(error) if error.kind() == ImageErrorKind::BaseNotFound => error,
+        Err(error) => return Err(error),
+    };
+    match Release::of(options.base.as_deref()).and_then(|_| debian::mmdebstrap(options)) {
+        Ok(_) => {
+            news.step(format!("{no_base}; so it is made of Debian packages"));
+            Ok(ImageSource::Debian)
+        }
+        Err(error) => {
+            let hint = error.hint().unwrap_or_default().to_owned();
+            let told = format!("{no_base}; and it cannot be made of Debian packages: {error}");
+            Err(ImageError::new(no_base.kind(), told).with_hint(hint))
+        }
+    }
+}
+
+/// The system goes from `mmdebstrap` to the engine while it is packed; it is nowhere on this machine's disk as an archive.
+async fn of_debian(
+    site: &Arc<Site>,
+    engine: &Engine,
+    options: &ImageOptions,
+    news: &News<'_>,
+) -> Result<(), ImageError> {
+    let release = Release::of(options.base.as_deref())?;
+    check_architecture(engine)?;
+    let mmdebstrap = debian::mmdebstrap(options)?;
+    wheels::fetch(site, options, &release, news).await?;
+    news.step(format!("making a system of the packages of `{}`", release.suite));
+    let worker = debian::start(site, &mmdebstrap, options, &release)?;
+    let (sender, receiver) = mpsc::channel(PIECES);
+    let label = format!("LABEL {LABEL}={}", site.number());
+    let changes = debian::CHANGES.map(str::to_owned).into_iter().chain([label]).collect();
+    let mut import = std::pin::pin!(engine.import(&options.name, changes, archive(receiver)));
+    let mut fill = std::pin::pin!(fill(worker, sender, news));
+    tokio::select! {
+        // It has refused the archive before its end, or seen the end before the program did.
+        imported = &mut import => {
+            imported?;
+            fill.await
+        }
+        filled = &mut fill => {
+            filled?;
+            news.step("the engine stores the image");
+            import.await
+        }
+    }
+}
+
+/// A piece of the archive, or that it is whole.
+enum Piece {
+    Bytes(Bytes),
+    End,
+}
+
+/// The archive as the engine gets it. When its end does not come, because the program failed or the build is given up, it
+/// is broken off: the engine must not take what there is for a whole one.
+fn archive(
+    pieces: mpsc::Receiver<Piece>,
+) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
+    stream::unfold(Some(pieces), |pieces| async {
+        let mut pieces = pieces?;
+        match pieces.recv().await {
+            Some(Piece::Bytes(bytes)) => Some((Ok(bytes), Some(pieces))),
+            Some(Piece::End) => None,
+            None => Some((Err(io::ErrorKind::UnexpectedEof.into()), None)),
+        }
+    })
+}
+
+async fn fill(mut worker: Worker, sender: mpsc::Sender<Piece>, news: &News<'_>) -> Result<(), ImageError> {
+    let output = worker.take_output();
+    let (copied, finished) = tokio::join!(copy(output, &sender, news), worker.finish(news));
+    finished?;
+    copied?;
+    // Nobody is there to take it: the engine's answer tells why.
+    let _ = sender.send(Piece::End).await;
+    Ok(())
+}
+
+async fn copy(
+    output: Option<ChildStdout>,
+    sender: &mpsc::Sender<Piece>,
+    news: &News<'_>,
+) -> Result<(), ImageError> {
+    let Some(mut output) = output else { return Ok(()) };
+    let (mut sent, mut told) = (0_u64, 0);
+    loop {
+        let mut piece = bytes::BytesMut::with_capacity(PIECE);
+        let read = output.read_buf(&mut piece).await;
+        let read = read.map_err(|error| ImageError::io("read the archive", &error))?;
+        if read == 0 {
+            news.sent(sent);
+            return Ok(());
+        }
+        if sender.send(Piece::Bytes(piece.freeze())).await.is_err() {
+            return Ok(());
+        }
+        sent += read as u64;
+        if sent - told >= TOLD_EVERY {
+            told = sent;
+            news.sent(sent);
+        }
+    }
+}
+
+/// What is put together here runs on processors of the kind that are here.
+fn check_architecture(engine: &Engine) -> Result<(), ImageError> {
+    let here = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let there = engine.architecture.as_str();
+    if there.is_empty() || there == here || there == std::env::consts::ARCH {
+        return Ok(());
+    }
+    let told = format!("the engine's processor is `{there}` and this machine's `{here}`");
+    Err(ImageError::new(ImageErrorKind::BadRequest, told)
+        .with_hint("build from the Dockerfile, or on a machine like the engine's"))
+}
+
+/// A mirror is an address, and nothing that could be an option of a program or a line of its own.
+fn check_mirror(options: &ImageOptions) -> Result<(), ImageError> {
+    let is_address = |text: &str| {
+        ["http://", "https://", "file:///", "copy:///"].iter().any(|scheme| text.starts_with(scheme))
+            && !text.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
+    match options.mirror.as_deref().filter(|mirror| !is_address(mirror)) {
+        None => Ok(()),
+        Some(mirror) => Err(ImageError::new(
+            ImageErrorKind::BadRequest,
+            format!("`{}` is no address of a mirror", mirror.escape_debug()),
+        )
+        .with_hint("it is like `http://deb.debian.org/debian`")),
+    }
+}

@@ -1,0 +1,277 @@
+//! What a build asks of the engine, with its deadline.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::errors::Error;
+use bollard::models::ImageInspect;
+use bollard::query_parameters::{
+    BuildImageOptionsBuilder, CreateImageOptionsBuilder, ListContainersOptionsBuilder,
+    PruneImagesOptionsBuilder, RemoveContainerOptionsBuilder, RemoveImageOptionsBuilder,
+};
+use bytes::Bytes;
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use futures_util::{Stream, TryStreamExt as _};
+
+use super::error::{ImageError, ImageErrorKind, ROOM_THERE};
+use super::name::ImageName;
+use super::progress::News;
+
+/// A question that costs an engine next to nothing.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Clearing up waits for a build that was given up so long, in steps, until it removes its container itself.
+const STEP: Duration = Duration::from_millis(50);
+const STEPS: u32 = 200;
+
+/// The label of everything that a build makes, and its value: the build's number.
+pub(super) const LABEL: &str = "io.conjure.build";
+
+/// An engine that answers.
+#[derive(Debug, Clone)]
+pub(super) struct Engine {
+    client: Docker,
+    /// As the engine calls it: `amd64`.
+    pub(super) architecture: String,
+}
+
+impl Engine {
+    /// The engine at this address, or the usual one.
+    pub(super) async fn find(address: Option<&str>, deadline: Deadline) -> Result<Self, ImageError> {
+        let client = address.map_or_else(Docker::connect_with_unix_defaults, Docker::connect_with_host);
+        let client = client.map_err(|error| explained("be connected to", &error))?;
+        let client = soon("tell its version", client.negotiate_version()).await?;
+        let version = soon("tell its version", client.version()).await?;
+        // What a build asks takes as long as the build may.
+        let client = client.with_timeout(SystemClock.remaining(deadline) + SOON);
+        Ok(Self { client, architecture: version.arch.unwrap_or_default() })
+    }
+
+    /// The image of this name; `None` when it has none.
+    pub(super) async fn image(&self, name: &str) -> Result<Option<ImageInspect>, ImageError> {
+        let asked = soon_or("look at an image", self.client.inspect_image(name)).await?;
+        match asked {
+            Ok(image) => Ok(Some(image)),
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
+            Err(error) => Err(explained("look at an image", &error)),
+        }
+    }
+
+    /// Has it fetch an image from the registry.
+    pub(super) async fn pull(&self, name: &str, news: &News<'_>) -> Result<(), ImageError> {
+        let (image, tag) = match name.rsplit_once(':') {
+            Some((image, tag)) if !tag.contains('/') => (image, tag),
+            _ => (name, "latest"),
+        };
+        let options = CreateImageOptionsBuilder::new().from_image(image).tag(tag).build();
+        let mut answers = std::pin::pin!(self.client.create_image(Some(options), None, None));
+        while let Some(info) = answers.try_next().await.map_err(|error| not_pulled(name, &error))? {
+            // Progress of parts is told too often.
+            if info.progress_detail.is_none_or(|detail| detail.current.is_none()) {
+                let id = info.id.map(|id| format!("{id}: ")).unwrap_or_default();
+                news.line(&format!("{id}{}", info.status.unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has it make an image of a tar archive of a whole system.
+    pub(super) async fn import(
+        &self,
+        name: &ImageName,
+        changes: Vec<String>,
+        archive: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<(), ImageError> {
+        let options = CreateImageOptionsBuilder::new()
+            .from_src("-")
+            .repo(name.repository())
+            .tag(name.tag())
+            .changes(changes)
+            .build();
+        let body = bollard::body_try_stream(archive);
+        let answers = self.client.create_image(Some(options), Some(body), None);
+        let taken = answers.try_collect::<Vec<_>>().await;
+        taken.map(drop).map_err(|error| explained("take the image", &error))
+    }
+
+    /// Has it build an image.
+    pub(super) async fn build(
+        &self,
+        name: &ImageName,
+        arguments: HashMap<&str, &str>,
+        context: Vec<u8>,
+        news: &News<'_>,
+    ) -> Result<(), ImageError> {
+        let options = BuildImageOptionsBuilder::new()
+            .dockerfile("Dockerfile")
+            .t(&name.to_string())
+            .rm(true)
+            .forcerm(true)
+            .buildargs(&arguments)
+            .build();
+        let body = bollard::body_full(context.into());
+        let mut answers = std::pin::pin!(self.client.build_image(options, None, Some(body)));
+        let mut last = String::new();
+        while let Some(info) = answers.try_next().await.map_err(|error| not_built(&error, &last))? {
+            for line in info.stream.unwrap_or_default().lines() {
+                let line = without_colours(line);
+                news.line(&line);
+                if is_of_the_step(&line) {
+                    line.trim().clone_into(&mut last);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an image that has no name any more, unless somebody uses it.
+    pub(super) async fn discard(&self, id: &str) {
+        let options = RemoveImageOptionsBuilder::new().build();
+        if let Err(error) = soon("remove an image", self.client.remove_image(id, Some(options), None)).await {
+            tracing::debug!(%error, "the image that had the name is still used");
+        }
+    }
+
+    /// Removes what the build of this number has left: containers, and images without a name.
+    pub(super) async fn clear_up(&self, number: &str) -> Result<(), ImageError> {
+        let label = format!("{LABEL}={number}");
+        for _ in 0..STEPS {
+            let left = self.containers(&label).await?;
+            if left.is_empty() {
+                break;
+            }
+            SystemClock.sleep_until(SystemClock.deadline(STEP)).await;
+        }
+        for id in self.containers(&label).await? {
+            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+            soon("remove a container", self.client.remove_container(&id, Some(options))).await?;
+        }
+        let filters = HashMap::from([("dangling", vec!["true"]), ("label", vec![label.as_str()])]);
+        let options = PruneImagesOptionsBuilder::new().filters(&filters).build();
+        let pruned = within(SOON * 6, "remove images", self.client.prune_images(Some(options))).await?;
+        pruned.map(drop).map_err(|error| explained("remove images", &error))
+    }
+
+    async fn containers(&self, label: &str) -> Result<Vec<String>, ImageError> {
+        let filters = HashMap::from([("label", vec![label])]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        let found = soon("list containers", self.client.list_containers(Some(options))).await?;
+        Ok(found.into_iter().filter_map(|container| container.id).collect())
+    }
+}
+
+async fn soon<T>(doing: &str, asked: impl Future<Output = Result<T, Error>>) -> Result<T, ImageError> {
+    soon_or(doing, asked).await?.map_err(|error| explained(doing, &error))
+}
+
+async fn soon_or<T>(doing: &str, asked: impl Future<Output = T>) -> Result<T, ImageError> {
+    within(SOON, doing, asked).await
+}
+
+async fn within<T>(time: Duration, doing: &str, asked: impl Future<Output = T>) -> Result<T, ImageError> {
+    let up = SystemClock.sleep_until(SystemClock.deadline(time));
+    tokio::select! {
+        answer = asked => Ok(answer),
+        () = up => Err(unavailable(format!("the engine did not {doing} within {} s", time.as_secs()))),
+    }
+}
+
+fn unavailable(message: String) -> ImageError {
+    ImageError::new(ImageErrorKind::EngineUnavailable, message)
+        .with_hint("start Docker or Podman and let this user reach its socket; DOCKER_HOST says where it is")
+}
+
+fn explained(doing: &str, error: &Error) -> ImageError {
+    match error {
+        Error::DockerResponseServerError { message, .. } | Error::DockerStreamError { error: message } => {
+            refused(format!("the engine does not {doing}: {}", message.trim()))
+        }
+        error => unavailable(format!("no container engine can be used: it cannot {doing}: {error}")),
+    }
+}
+
+fn not_pulled(name: &str, error: &Error) -> ImageError {
+    let (Error::DockerResponseServerError { message, .. } | Error::DockerStreamError { error: message }) =
+        error
+    else {
+        return explained("fetch the base", error);
+    };
+    let lower = message.to_ascii_lowercase();
+    if lower.contains("no space left") {
+        return refused(format!("the engine cannot fetch `{name}`: {message}"));
+    }
+    ImageError::new(
+        ImageErrorKind::BaseNotFound,
+        format!("the engine has no image `{name}`, and no registry gives it: {message}"),
+    )
+    .with_hint("look at the name and at the engine's way to the registry; `--from debian` needs no registry")
+}
+
+fn not_built(error: &Error, last: &str) -> ImageError {
+    match error {
+        Error::DockerStreamError { error } => {
+            // It quotes the whole step.
+            let code =
+                error.rsplit("returned a non-zero code: ").next().filter(|code| code.len() < error.len());
+            let reason =
+                code.map_or_else(|| error.trim().to_owned(), |code| format!("exit code {}", code.trim()));
+            let last = if last.is_empty() { String::new() } else { format!(": {last}") };
+            refused(format!("a step of the Dockerfile failed with {reason}{last}"))
+        }
+        error => explained("build the image", error),
+    }
+}
+
+/// Whether a line is the step's own, not the engine's about it.
+fn is_of_the_step(line: &str) -> bool {
+    let of_the_engine = ["--->", "Removing intermediate container", "Step "];
+    !line.trim().is_empty() && !of_the_engine.iter().any(|start| line.trim_start().starts_with(start))
+}
+
+/// The engine paints what a step says to standard error.
+fn without_colours(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let rest = part.find('m').map_or(part, |end| &part[end + 1..]);
+        text + rest
+    })
+}
+
+fn refused(message: String) -> ImageError {
+    if message.to_ascii_lowercase().contains("no space left on device") {
+        ImageError::new(ImageErrorKind::NoSpace, message).with_hint(ROOM_THERE)
+    } else {
+        ImageError::new(ImageErrorKind::Refused, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_fails_is_told_with_its_own_last_words() {
+        let error = Error::DockerStreamError {
+            error: "The command '/bin/sh -c apt-get update' returned a non-zero code: 127".to_owned(),
+        };
+        let told = not_built(&error, "/bin/sh: apt-get: not found").to_string();
+        assert_eq!(told, "a step of the Dockerfile failed with exit code 127: /bin/sh: apt-get: not found");
+        assert!(is_of_the_step("E: no") && !is_of_the_step(" ---> 81f2") && !is_of_the_step(""));
+        assert_eq!(without_colours("\u{1b}[91mmkdir: no\u{1b}[0m."), "mkdir: no.");
+    }
+
+    #[test]
+    fn a_full_disk_of_the_engines_is_told_with_where_it_is() {
+        let error = Error::DockerStreamError { error: "write /x: no space left on device".to_owned() };
+        for told in [explained("take the image", &error), not_built(&error, ""), not_pulled("a:b", &error)] {
+            assert_eq!(told.kind(), ImageErrorKind::NoSpace, "{told}");
+            assert_eq!(told.hint(), Some(ROOM_THERE));
+        }
+        let error =
+            Error::DockerStreamError { error: "Get \"https://registry\": dial tcp: timeout".to_owned() };
+        assert_eq!(not_pulled("a:b", &error).kind(), ImageErrorKind::BaseNotFound);
+    }
+}

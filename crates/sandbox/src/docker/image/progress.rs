@@ -1,0 +1,48 @@
+//! What a build says of itself while it goes on.
+
+use std::sync::{Mutex, PoisonError};
+
+/// A piece of news of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ImageProgress {
+    /// What it does now.
+    Step(String),
+    /// A line of a program that does the work, or of the engine. It may hold anything.
+    Line(String),
+    /// So many bytes of the image have gone to the engine.
+    Sent(u64),
+}
+
+/// Tells whoever wants to know; the parts of a build that go on at the same time share it.
+pub(super) struct News<'l> {
+    listener: Mutex<&'l mut (dyn FnMut(ImageProgress) + Send)>,
+}
+
+impl<'l> News<'l> {
+    pub(super) fn to(listener: &'l mut (dyn FnMut(ImageProgress) + Send)) -> Self {
+        Self { listener: Mutex::new(listener) }
+    }
+
+    pub(super) fn step(&self, text: impl Into<String>) {
+        self.tell(ImageProgress::Step(text.into()));
+    }
+
+    /// A line that is not empty.
+    pub(super) fn line(&self, text: &str) {
+        let text = text.trim_end();
+        if !text.is_empty() {
+            self.tell(ImageProgress::Line(text.to_owned()));
+        }
+    }
+
+    pub(super) fn sent(&self, bytes: u64) {
+        self.tell(ImageProgress::Sent(bytes));
+    }
+
+    fn tell(&self, news: ImageProgress) {
+        // A listener that panicked once may hear more.
+        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        listener(news);
+    }
+}

@@ -1,0 +1,101 @@
+//! `conjure image build`: the image that containers are made of, with a word about all that is done for it.
+//!
+//! A signal cancels the build, which then clears up; a second one does not wait for that.
+
+use std::sync::Arc;
+
+use conjure::{
+    Clock as _, Environment, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource,
+    SystemClock, build_image,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::args::{ImageBuildArgs, ImageFrom, PackageSet};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::signals::Signals;
+use crate::cli::terminal::{Style, Terminal, printable};
+
+/// The most characters of one line.
+const LINE: usize = 160;
+
+/// A megabyte, as engines count.
+const MEGABYTE: u64 = 1_000_000;
+
+/// Builds it, and says so when it cannot.
+pub(crate) async fn build(args: ImageBuildArgs, environment: Environment, terminal: Arc<Terminal>) -> Exit {
+    let done = built(args, &environment, &terminal).await;
+    done.unwrap_or_else(|failure| {
+        terminal.failure(&failure);
+        failure.exit
+    })
+}
+
+async fn built(
+    args: ImageBuildArgs,
+    environment: &Environment,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::catch()?;
+    let deadline = SystemClock.deadline(args.timeout);
+    let options = options(args, environment);
+    let cancelled = CancellationToken::new();
+    let mut listener = |news| show(&news, terminal);
+    let mut build = std::pin::pin!(build_image(&options, deadline, &cancelled, &mut listener));
+    let (ended, signal) = tokio::select! {
+        ended = &mut build => (ended, None),
+        exit = signals.next() => {
+            terminal.note("interrupted: clearing up");
+            cancelled.cancel();
+            let ended = tokio::select! {
+                ended = build => ended,
+                _ = signals.next() => return Ok(exit),
+            };
+            (ended, Some(exit))
+        }
+    };
+    match (ended, signal) {
+        (Ok(image), _) => {
+            terminal.note(&format!("it takes {} MB", image.size / MEGABYTE));
+            terminal.output(&format!("{} {}", image.name, image.id));
+            Ok(Exit::Done)
+        }
+        (Err(error), Some(exit)) if error.kind() == ImageErrorKind::Cancelled => Ok(exit),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+fn options(args: ImageBuildArgs, environment: &Environment) -> ImageOptions {
+    ImageOptions {
+        name: args.tag,
+        source: match args.from {
+            ImageFrom::Auto => ImageSource::Fitting,
+            ImageFrom::Dockerfile => ImageSource::Dockerfile,
+            ImageFrom::Debian => ImageSource::Debian,
+        },
+        base: args.base,
+        packages: match args.packages {
+            PackageSet::Full => ImagePackages::Full,
+            PackageSet::Minimal => ImagePackages::Minimal,
+        },
+        add: args.add,
+        mirror: args.mirror,
+        engine: environment.docker_host().map(str::to_owned),
+        ..ImageOptions::new(environment.for_builds())
+    }
+}
+
+fn show(news: &ImageProgress, terminal: &Terminal) {
+    match news {
+        ImageProgress::Step(text) => terminal.styled(Style::Good, &printable(text)),
+        ImageProgress::Line(text) => {
+            let line: String = printable(text).chars().take(LINE).collect();
+            terminal.styled(Style::Dim, &format!("  {line}"));
+        }
+        ImageProgress::Sent(bytes) => {
+            terminal.styled(Style::Dim, &format!("  {} MB have gone to the engine", bytes / MEGABYTE));
+        }
+        // A later version's.
+        _ => {}
+    }
+}
