@@ -66,9 +66,9 @@ fn one_that_goes_by_itself_has_its_time_and_not_more() {
     world.started(key);
     world.leave(key);
     world.advance(SECOND * 2);
-    assert!(!world.actors[&key].asked);
+    assert!(world.killed.is_empty());
     world.advance(SECOND);
-    assert!(world.actors[&key].asked, "killed");
+    assert_eq!(world.killed, [key]);
     // That is not the end it announced.
     world.gone(key, ExitClass::Killed);
     world.settle();

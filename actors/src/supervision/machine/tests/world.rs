@@ -31,6 +31,8 @@ pub(super) enum Run {
 pub(super) struct Actor {
     pub(super) generation: Generation,
     pub(super) run: Run,
+    /// It said that it goes, so its own time to go is running.
+    leaves: bool,
     /// It was stopped or killed.
     pub(super) asked: bool,
 }
@@ -46,6 +48,8 @@ pub(super) struct World {
     waiting: BTreeSet<Ticket>,
     pub(super) answers: HashMap<Ticket, Answer>,
     pub(super) is_ready: bool,
+    /// All that were killed, in order.
+    pub(super) killed: Vec<Key>,
     pub(super) ended: Option<Why>,
     /// The random bits of the next wait.
     pub(super) roll: u64,
@@ -64,6 +68,7 @@ impl World {
             waiting: BTreeSet::new(),
             answers: HashMap::new(),
             is_ready: false,
+            killed: Vec::new(),
             ended: None,
             roll: 0,
         };
@@ -80,19 +85,26 @@ impl World {
 
     fn act(&mut self, effect: Effect, is_terminate: bool) {
         assert!(self.ended.is_none() || matches!(effect, Effect::Answer { .. }), "{effect:?} after the end");
-        match effect {
+        match effect.clone() {
             Effect::Adopt { id, key, .. } => {
                 assert!(self.ids.insert(key, id).is_none());
             }
             Effect::Spawn { key, generation } => self.spawn(key, generation),
             Effect::Stop { key } | Effect::Kill { key } => {
+                let is_kill = matches!(effect, Effect::Kill { .. });
                 let behind = self.actors.range(Key(key.0 + 1)..).any(|(_, actor)| actor.asked);
                 let is_ordered = matches!(self.shape, Shape::Ordered { .. });
                 let actor = self.actors.get_mut(&key).expect("only what is there is stopped");
-                assert!(
-                    !is_ordered || is_terminate || actor.asked || !behind,
-                    "{key:?} stops before those behind it"
-                );
+                if is_kill {
+                    self.killed.push(key);
+                }
+                if is_kill && actor.leaves && !actor.asked {
+                    // It goes by itself, and its time to go is over: that has nothing to do with the others.
+                    return;
+                }
+                // Out of turn go those that somebody terminates, and those that took too long to stop.
+                let is_alone = is_terminate || actor.asked;
+                assert!(!is_ordered || is_alone || !behind, "{key:?} stops before those behind it");
                 actor.asked = true;
             }
             Effect::Answer { ticket, answer } => {
@@ -126,7 +138,7 @@ impl World {
                 "{key:?} starts too early"
             );
         }
-        let actor = Actor { generation, run: Run::Starting, asked: false };
+        let actor = Actor { generation, run: Run::Starting, leaves: false, asked: false };
         let before = self.actors.insert(key, actor);
         assert!(before.is_none(), "{key:?} overlaps its last incarnation");
         *self.spawned.entry(self.ids[&key].clone()).or_default() += 1;
@@ -166,8 +178,10 @@ impl World {
     }
 
     pub(super) fn leave(&mut self, key: Key) {
-        let Some(actor) = self.actors.get(&key).filter(|actor| actor.run == Run::Up) else { return };
-        self.tell(Input::Leaving { key, generation: actor.generation });
+        let Some(actor) = self.actors.get_mut(&key).filter(|actor| actor.run == Run::Up) else { return };
+        actor.leaves = true;
+        let generation = actor.generation;
+        self.tell(Input::Leaving { key, generation });
     }
 
     /// It ends; what is below it lives on.
@@ -200,7 +214,8 @@ impl World {
     /// Lets all that is under way come to its end, well, until nothing but time is waited for; then time too.
     pub(super) fn settle(&mut self) {
         loop {
-            let next = self.actors.iter().find(|(_, actor)| actor.asked || actor.run != Run::Up);
+            let next =
+                self.actors.iter().find(|(_, actor)| actor.asked || actor.leaves || actor.run != Run::Up);
             match next.map(|(key, actor)| (*key, *actor)) {
                 Some((key, Actor { asked: false, run: Run::Starting, .. })) => self.started(key),
                 Some((key, _)) => self.gone(key, ExitClass::Shutdown),
