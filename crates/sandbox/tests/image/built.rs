@@ -184,6 +184,17 @@ async fn a_step_of_the_dockerfile_that_fails_is_told_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_build_by_the_engine_that_is_cancelled_leaves_nothing() {
+    let Some(image) = test_image() else { return };
+    let mut build = Build::of("cancelled", ImageSource::Dockerfile);
+    build.options.base = Some(image.name().to_owned());
+    let error =
+        build.run_until(|news| matches!(news, ImageProgress::Line(line) if line.contains("RUN"))).await;
+    assert_eq!(error.unwrap_err().kind(), ImageErrorKind::Cancelled);
+    build.assert_nothing_is_left().await;
+}
+
+#[tokio::test]
 async fn a_build_of_debian_packages_that_is_cancelled_leaves_nothing() {
     if test_image().is_none() {
         return;

@@ -90,7 +90,7 @@ async fn build(
         of_debian(site, &engine, options, news).await?;
     } else {
         dockerfile::have_base(&engine, dockerfile::base(options), news).await?;
-        dockerfile::build(site, &engine, options, news).await?;
+        dockerfile::build(site, options, deadline, news).await?;
     }
     let image = engine.image(&name).await?.ok_or_else(|| {
         ImageError::new(ImageErrorKind::Refused, format!("the engine took `{name}` and does not have it"))

@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::archive::Archive;
 use super::engine::{Engine, LABEL};
-use super::error::ImageError;
+use super::error::{ImageError, ImageErrorKind};
 use super::lists;
 use super::options::{ImageOptions, ImagePackages};
 use super::progress::News;
@@ -34,7 +36,7 @@ const PROXIES: [&str; 8] = [
     "no_proxy",
 ];
 
-/// Clearing up takes no longer.
+/// So long an engine has to end a build whose steps are killed.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The base of the image.
@@ -51,30 +53,71 @@ pub(super) async fn have_base(engine: &Engine, base: &str, news: &News<'_>) -> R
     engine.pull(base, news).await
 }
 
+/// What the thread of a build tells.
+enum Word {
+    Line(String),
+    Ended(Result<(), ImageError>),
+}
+
 /// Builds the image of a base that the engine has.
+///
+/// A thread of its own asks the engine, and stays until the build has ended there, also when this future is dropped: what is
+/// cleared up before may come anew.
 pub(super) async fn build(
     site: &Arc<Site>,
-    engine: &Engine,
     options: &ImageOptions,
+    deadline: Deadline,
     news: &News<'_>,
 ) -> Result<(), ImageError> {
     let base = base(options);
     news.step(format!("building `{}` on `{base}`, by the engine ({LABEL}={})", options.name, site.number()));
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let given_up = CancellationToken::new();
+    let _given_up_when_dropped = given_up.clone().drop_guard();
+    let (options, number) = (options.clone(), site.number().to_owned());
+    site.clear_up(move || {
+        let tell = |line| drop(sender.send(Word::Line(line)));
+        let built = in_runtime(whole_build(&options, &number, deadline, &given_up, tell));
+        // Nobody may want to know any more.
+        drop(sender.send(Word::Ended(built)));
+    });
+    while let Some(word) = receiver.recv().await {
+        match word {
+            Word::Line(line) => news.line(&line),
+            Word::Ended(built) => return built,
+        }
+    }
+    Err(ImageError::new(ImageErrorKind::Io, "the thread of the build could not be started, or was lost"))
+}
+
+/// The build from its beginning to its end in the engine, and the clearing up.
+async fn whole_build(
+    options: &ImageOptions,
+    number: &str,
+    deadline: Deadline,
+    given_up: &CancellationToken,
+    tell: impl Fn(String),
+) -> Result<(), ImageError> {
+    let engine = Engine::find(options.engine.as_deref(), deadline).await?;
     let add = options.add.join(" ");
-    let proxies = options.environment.iter().filter_map(proxy);
-    let arguments: HashMap<&str, &str> = [
-        ("BASE", base),
-        ("BUILD", site.number()),
-        ("PACKAGES", options.packages.name()),
-        ("ADD", add.as_str()),
-    ]
-    .into_iter()
-    .chain(proxies)
-    .collect();
-    let leavings = Leavings { site: Arc::clone(site), engine: options.engine.clone() };
-    let built = engine.build(&options.name, arguments, context(options.packages), news).await;
-    drop(leavings);
-    site.is_clear().await;
+    let named =
+        [("BASE", base(options)), ("BUILD", number), ("PACKAGES", options.packages.name()), ("ADD", &add)];
+    let arguments: HashMap<&str, &str> =
+        named.into_iter().chain(options.environment.iter().filter_map(proxy)).collect();
+    let spoil = async {
+        given_up.cancelled().await;
+        tokio::select! {
+            never = engine.spoil(number) => match never {},
+            () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE)) => {}
+        }
+    };
+    let built = tokio::select! {
+        built = engine.build(&options.name, arguments, context(options.packages), tell) => built,
+        () = spoil => Err(ImageError::new(ImageErrorKind::Refused, "the engine does not end the build")),
+    };
+    if let Err(error) = engine.clear_up(number).await {
+        tracing::warn!(%error, number, "what a build of an image left in the engine is still there");
+    }
     built
 }
 
@@ -95,28 +138,6 @@ fn context(packages: ImagePackages) -> Vec<u8> {
         .file(&format!("wheels/{name}.txt"), lists::wheels(packages).as_bytes())
         .file("certificates/machine.pem", &trusted)
         .finish()
-}
-
-/// What a build leaves in the engine; removed when this is dropped.
-struct Leavings {
-    site: Arc<Site>,
-    engine: Option<String>,
-}
-
-impl Drop for Leavings {
-    fn drop(&mut self) {
-        let number = self.site.number().to_owned();
-        let engine = self.engine.take();
-        self.site.clear_up(move || {
-            let cleared = in_runtime(async {
-                let deadline = SystemClock.deadline(PATIENCE);
-                Engine::find(engine.as_deref(), deadline).await?.clear_up(&number).await
-            });
-            if let Err(error) = cleared {
-                tracing::warn!(%error, number, "what a build of an image left in the engine is still there");
-            }
-        });
-    }
 }
 
 /// A runtime of the thread's own: the build's may be no more.

@@ -1,6 +1,7 @@
 //! What a build asks of the engine, with its deadline.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -22,9 +23,8 @@ use super::progress::News;
 /// A question that costs an engine next to nothing.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Clearing up waits for a build that was given up so long, in steps, until it removes its container itself.
+/// Between two looks at what a build runs that was given up.
 const STEP: Duration = Duration::from_millis(50);
-const STEPS: u32 = 200;
 
 /// The label of everything that a build makes, and its value: the build's number.
 pub(super) const LABEL: &str = "io.conjure.build";
@@ -102,7 +102,7 @@ impl Engine {
         name: &ImageName,
         arguments: HashMap<&str, &str>,
         context: Vec<u8>,
-        news: &News<'_>,
+        tell: impl Fn(String),
     ) -> Result<(), ImageError> {
         let options = BuildImageOptionsBuilder::new()
             .dockerfile("Dockerfile")
@@ -117,10 +117,10 @@ impl Engine {
         while let Some(info) = answers.try_next().await.map_err(|error| not_built(&error, &last))? {
             for line in info.stream.unwrap_or_default().lines() {
                 let line = without_colours(line);
-                news.line(&line);
                 if is_of_the_step(&line) {
                     line.trim().clone_into(&mut last);
                 }
+                tell(line);
             }
         }
         Ok(())
@@ -134,16 +134,22 @@ impl Engine {
         }
     }
 
-    /// Removes what the build of this number has left: containers, and images without a name.
-    pub(super) async fn clear_up(&self, number: &str) -> Result<(), ImageError> {
+    /// Kills what steps the build of this number runs, for as long as this is polled: so it fails, and ends. To go away
+    /// instead would not do: the engine notices that late, and nobody would know when it has ended.
+    pub(super) async fn spoil(&self, number: &str) -> Infallible {
         let label = format!("{LABEL}={number}");
-        for _ in 0..STEPS {
-            let left = self.containers(&label).await?;
-            if left.is_empty() {
-                break;
+        loop {
+            // One that does not run yet, or any more, is met again, or is none.
+            for id in self.containers(&label).await.unwrap_or_default() {
+                let _ = soon("kill a container", self.client.kill_container(&id, None)).await;
             }
             SystemClock.sleep_until(SystemClock.deadline(STEP)).await;
         }
+    }
+
+    /// Removes what the build of this number has left, which has ended: containers, and images without a name.
+    pub(super) async fn clear_up(&self, number: &str) -> Result<(), ImageError> {
+        let label = format!("{LABEL}={number}");
         for id in self.containers(&label).await? {
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
             soon("remove a container", self.client.remove_container(&id, Some(options))).await?;
