@@ -320,9 +320,13 @@ impl From<SandboxError> for Error {
     fn from(error: SandboxError) -> Self {
         let message = error.to_string();
         match error.kind() {
+            SandboxErrorKind::EngineUnavailable => Self::DockerUnavailable {
+                reason: message.trim_start_matches("no container engine can be used: ").to_owned(),
+            },
             SandboxErrorKind::TimedOut => Self::ExecutionTimeout { reason: message },
             SandboxErrorKind::Lost
             | SandboxErrorKind::Unavailable
+            | SandboxErrorKind::ImageNotFound
             | SandboxErrorKind::NotEnforced
             | SandboxErrorKind::Exhausted
             | SandboxErrorKind::Unsupported => Self::Container { message, source: Some(error) },

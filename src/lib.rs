@@ -94,6 +94,13 @@ pub use conjure_sandbox::{
     ImageSource, build_image,
 };
 
+// Containers.
+#[cfg(feature = "docker")]
+pub use conjure_sandbox::{
+    Access as VolumeAccess, Docker, DockerEnvironment, DockerOptions, EngineAddress, EngineKind,
+    SweptContainers, Volume, seccomp_profile,
+};
+
 // Content by digest, which sandboxes read.
 pub use conjure_store::{Store, Tree, TreeOptions, Variant};
 

@@ -30,6 +30,18 @@ pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<A
     let host = config.handed_on().clone();
     let connector: Box<dyn Connector> = match config.executor() {
         ExecutorKind::Jail => Box::new(Jail::new(host).with_data(context.data().clone())),
+        #[cfg(feature = "docker")]
+        ExecutorKind::Docker => {
+            let options = config
+                .docker()
+                .map_err(|error| Error::Container { message: error.to_string(), source: None })?;
+            Box::new(conjure_sandbox::Docker::new(options, host).with_data(context.data().clone()))
+        }
+        #[cfg(not(feature = "docker"))]
+        ExecutorKind::Docker => {
+            let message = "this build has no containers: it was made without the feature `docker`";
+            return Err(Error::Container { message: message.to_owned(), source: None });
+        }
         ExecutorKind::Local => Box::new(Local::without_isolation(host)),
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

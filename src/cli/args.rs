@@ -96,9 +96,12 @@ pub(crate) struct RunArgs {
     /// A file that the model gets in its workspace, as a copy; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,
-    /// Where tools run: `jail` (the default) or `local`, a plain child process that isolates nothing.
+    /// Where tools run: `jail` (the default), `docker`, or `local`, a plain child process that isolates nothing.
     #[arg(long, value_name = "KIND")]
     pub(crate) sandbox: Option<String>,
+    /// The image of the container, for `--sandbox docker`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) image: Option<String>,
     /// What tools may reach of the network: `none` (the default), `limited:HOST,...` or `full`.
     #[arg(long, value_name = "POLICY", value_parser = network)]
     pub(crate) network: Option<NetworkPolicy>,

@@ -36,7 +36,19 @@ const TRUSTED_PROJECTS: Variable = variable(
     "Project folders, separated by `:`, whose `.agents/skills` and `.claude/skills` may be loaded.",
 );
 const EXECUTOR: Variable =
-    variable("CONJURE_EXECUTOR", "The kind of sandbox: `jail` (the default) or `local`.");
+    variable("CONJURE_EXECUTOR", "The kind of sandbox: `jail` (the default), `docker` or `local`.");
+const IMAGE: Variable =
+    variable("CONJURE_IMAGE", "The image of containers, instead of `conjure/sandbox:latest`.");
+const RUNTIME: Variable =
+    variable("CONJURE_RUNTIME", "The runtime of containers, such as `runsc`, instead of the engine's own.");
+const CONTAINER_USER: Variable = variable(
+    "CONJURE_CONTAINER_USER",
+    "As whom commands run in containers, `USER:GROUP`, instead of as the workspace's owner.",
+);
+const VOLUMES: Variable = variable(
+    "CONJURE_VOLUMES",
+    "Further folders in containers, separated by `,`: `HOST:TARGET`, or `HOST:TARGET:rw` to write them.",
+);
 const TOOL_TIMEOUT: Variable =
     variable("CONJURE_TOOL_TIMEOUT", "How long one tool call may take, in seconds: `30`, `0.5`.");
 const MAX_ITERATIONS: Variable =
@@ -82,12 +94,14 @@ const API_KEY: Variable =
     variable("ANTHROPIC_API_KEY", "The key of the model's service, for `run --model`. It is never printed.");
 const BASE_URL: Variable =
     variable("ANTHROPIC_BASE_URL", "Where the model's service is, instead of `https://api.anthropic.com`.");
-const DOCKER_HOST: Variable =
-    variable("DOCKER_HOST", "Where the container engine listens: `unix:///run/docker.sock`.");
+const DOCKER_HOST: Variable = variable(
+    "DOCKER_HOST",
+    "Where the container engine listens: `unix:///run/docker.sock`, `tcp://host:2375`.",
+);
 const DATA_HOME: Variable =
     variable("XDG_DATA_HOME", "Where programs keep their data, instead of `~/.local/share`.");
 const RUNTIME_DIR: Variable =
-    variable("XDG_RUNTIME_DIR", "Where `doctor` looks for the socket of a rootless Podman.");
+    variable("XDG_RUNTIME_DIR", "Where the sockets of a rootless Docker or Podman are looked for.");
 
 /// Every variable that Conjure reads, with its meaning, in the order in which they are documented.
 pub const VARIABLES: &[Variable] = &[
@@ -95,6 +109,10 @@ pub const VARIABLES: &[Variable] = &[
     SKILL_PATHS,
     TRUSTED_PROJECTS,
     EXECUTOR,
+    IMAGE,
+    RUNTIME,
+    CONTAINER_USER,
+    VOLUMES,
     TOOL_TIMEOUT,
     MAX_ITERATIONS,
     NETWORK,
@@ -253,16 +271,9 @@ impl Environment {
         self.values.get(DOCKER_HOST.name)?.to_str().filter(|host| !host.is_empty())
     }
 
-    /// Where a container engine may listen, likeliest first.
-    #[must_use]
-    pub fn engine_sockets(&self) -> Vec<PathBuf> {
-        let named = self
-            .values
-            .get(DOCKER_HOST.name)
-            .and_then(|host| host.to_str()?.strip_prefix("unix://").map(PathBuf::from));
-        let rootless = self.path(RUNTIME_DIR).map(|folder| folder.join("podman/podman.sock"));
-        let usual = ["/var/run/docker.sock", "/run/podman/podman.sock"].map(PathBuf::from);
-        named.into_iter().chain(usual).chain(rootless).collect()
+    /// Where container engines of the user listen.
+    pub(crate) fn runtime_folder(&self) -> Option<PathBuf> {
+        self.path(RUNTIME_DIR)
     }
 
     /// The layer of settings that the variables make.
@@ -278,6 +289,11 @@ impl Environment {
             skill_paths: paths(SKILL_PATHS),
             trusted_projects: paths(TRUSTED_PROJECTS),
             executor: self.parse(EXECUTOR, |text| text.parse::<ExecutorKind>())?,
+            image: self.parse(IMAGE, |text| Ok(text.to_owned()))?,
+            runtime: self.parse(RUNTIME, |text| Ok(text.to_owned()))?,
+            container_user: self.parse(CONTAINER_USER, |text| Ok(text.to_owned()))?,
+            volumes: self.parse(VOLUMES, |text| Ok(list(text).map(str::to_owned).collect()))?,
+            engine: self.parse(DOCKER_HOST, |text| Ok(text.to_owned()))?,
             tool_timeout: self.parse(TOOL_TIMEOUT, seconds)?,
             max_iterations: self.parse(MAX_ITERATIONS, whole_number)?,
             network: self.parse(NETWORK, |text| parse_network(list(text)))?,

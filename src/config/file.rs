@@ -17,6 +17,11 @@ const KEYS: &[&str] = &[
     "skill_paths",
     "trusted_projects",
     "executor",
+    "image",
+    "runtime",
+    "container_user",
+    "volumes",
+    "engine",
     "tool_timeout",
     "max_iterations",
     "network",
@@ -36,6 +41,11 @@ struct File {
     skill_paths: Option<Vec<PathBuf>>,
     trusted_projects: Option<Vec<PathBuf>>,
     executor: Option<String>,
+    image: Option<String>,
+    runtime: Option<String>,
+    container_user: Option<String>,
+    volumes: Option<Vec<String>>,
+    engine: Option<String>,
     tool_timeout: Option<Value>,
     max_iterations: Option<u32>,
     network: Option<Network>,
@@ -107,6 +117,11 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .map(|text| text.parse::<ExecutorKind>())
             .transpose()
             .map_err(in_key("executor"))?,
+        image: file.image,
+        runtime: file.runtime,
+        container_user: file.container_user,
+        volumes: file.volumes,
+        engine: file.engine,
         tool_timeout: file
             .tool_timeout
             .map(|value| seconds(&value))

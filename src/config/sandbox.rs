@@ -11,6 +11,8 @@ pub enum ExecutorKind {
     /// Namespaces of its own, made by the library itself, without a daemon and without root. Linux only.
     #[default]
     Jail,
+    /// A container of Docker Engine or Podman, of an image of one's own.
+    Docker,
     /// A plain child process: **no isolation**, for trusted skills only.
     Local,
 }
@@ -21,6 +23,7 @@ impl ExecutorKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Jail => "jail",
+            Self::Docker => "docker",
             Self::Local => "local",
         }
     }
@@ -32,11 +35,9 @@ impl FromStr for ExecutorKind {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "jail" => Ok(Self::Jail),
+            "docker" => Ok(Self::Docker),
             "local" => Ok(Self::Local),
-            "docker" => {
-                Err("the sandbox `docker` is not in this version; there are `jail` and `local`".to_owned())
-            }
-            _ => Err(format!("there is no sandbox `{text}`; there are `jail` and `local`")),
+            _ => Err(format!("there is no sandbox `{text}`; there are `jail`, `docker` and `local`")),
         }
     }
 }

@@ -52,6 +52,16 @@ pub struct Settings {
     pub trusted_projects: Option<Vec<PathBuf>>,
     /// Which kind of sandbox runs the tools.
     pub executor: Option<ExecutorKind>,
+    /// The image that containers are made of.
+    pub image: Option<String>,
+    /// The runtime that runs containers, such as `runsc`.
+    pub runtime: Option<String>,
+    /// As whom commands run in containers, instead of as the workspace's owner.
+    pub container_user: Option<String>,
+    /// Further folders of the host in containers: `HOST:TARGET`, or `HOST:TARGET:rw` to write them.
+    pub volumes: Option<Vec<String>>,
+    /// Where the container engine listens: `unix:///path/to/socket`, `tcp://host:port`.
+    pub engine: Option<String>,
     /// How long one tool call may take.
     pub tool_timeout: Option<Duration>,
     /// How often the model may be called for one message.
@@ -86,6 +96,11 @@ impl Settings {
             skill_paths: self.skill_paths.or(lower.skill_paths),
             trusted_projects: self.trusted_projects.or(lower.trusted_projects),
             executor: self.executor.or(lower.executor),
+            image: self.image.or(lower.image),
+            runtime: self.runtime.or(lower.runtime),
+            container_user: self.container_user.or(lower.container_user),
+            volumes: self.volumes.or(lower.volumes),
+            engine: self.engine.or(lower.engine),
             tool_timeout: self.tool_timeout.or(lower.tool_timeout),
             max_iterations: self.max_iterations.or(lower.max_iterations),
             network: self.network.or(lower.network),
@@ -128,6 +143,8 @@ pub struct Config {
     home: Option<PathBuf>,
     /// What commands of an unisolated sandbox need of the host's environment.
     handed_on: BTreeMap<OsString, OsString>,
+    /// Where container engines of the user listen.
+    runtime_folder: Option<PathBuf>,
     skill_paths: Option<Vec<PathBuf>>,
     trusted_projects: Vec<PathBuf>,
     tool_timeout: Duration,
@@ -162,7 +179,8 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let file = file.map(file::read).transpose()?.unwrap_or_default();
         let settings = code.over(environment.settings()?).over(file);
-        Self::resolve(settings, environment.home(), environment.handed_on().clone())
+        let config = Self::resolve(settings, environment.home(), environment.handed_on().clone())?;
+        Ok(Self { runtime_folder: environment.runtime_folder(), ..config })
     }
 
     /// The file that is read when the host names none: the one of `CONJURE_CONFIG`, which must exist, else
@@ -178,12 +196,15 @@ impl Config {
     /// # Errors
     /// When a setting cannot be used.
     pub fn with(&self, overrides: Settings) -> Result<Self, ConfigError> {
-        Self::resolve(overrides.over(self.settings.clone()), self.home.clone(), self.handed_on.clone())
+        let settings = overrides.over(self.settings.clone());
+        let config = Self::resolve(settings, self.home.clone(), self.handed_on.clone())?;
+        Ok(Self { runtime_folder: self.runtime_folder.clone(), ..config })
     }
 
     /// The same settings, for sandboxes whose commands see this environment's `PATH`, `HOME`, language and time zone.
     #[must_use]
     pub fn in_environment(mut self, environment: &Environment) -> Self {
+        self.runtime_folder = environment.runtime_folder();
         self.handed_on = environment.handed_on().clone();
         self
     }
@@ -236,6 +257,7 @@ impl Config {
             floor,
             home,
             handed_on,
+            runtime_folder: None,
             settings,
         })
     }
@@ -255,6 +277,30 @@ impl Config {
     #[must_use]
     pub fn executor(&self) -> ExecutorKind {
         self.settings.executor.unwrap_or_default()
+    }
+
+    /// What containers are made of, as far as it is configured (specification 5.8).
+    ///
+    /// # Errors
+    /// When a volume or the engine's address cannot be understood.
+    #[cfg(feature = "docker")]
+    pub fn docker(&self) -> Result<conjure_sandbox::DockerOptions, ConfigError> {
+        use conjure_sandbox::{DockerOptions, EngineAddress};
+
+        let wrong = |key| move |reason| ConfigError::Setting { key, reason };
+        let defaults = DockerOptions::default();
+        let volumes =
+            self.settings.volumes.iter().flatten().map(|text| text.parse()).collect::<Result<_, _>>();
+        let engine =
+            EngineAddress::candidates(self.settings.engine.as_deref(), self.runtime_folder.as_deref());
+        Ok(DockerOptions {
+            engine: engine.map_err(wrong("engine"))?,
+            image: self.settings.image.clone().unwrap_or(defaults.image),
+            user: self.settings.container_user.clone(),
+            runtime: self.settings.runtime.clone(),
+            volumes: volumes.map_err(wrong("volumes"))?,
+            ..DockerOptions::default()
+        })
     }
 
     /// What commands of an unisolated sandbox need of the host's environment.
@@ -337,6 +383,7 @@ impl Default for Config {
             settings: Settings::default(),
             home: None,
             handed_on: BTreeMap::new(),
+            runtime_folder: None,
             skill_paths: None,
             trusted_projects: Vec::new(),
             tool_timeout: Duration::from_secs(30),

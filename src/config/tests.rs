@@ -82,7 +82,6 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
         ("network = [\"a\", 3]", "`none`, `full` or a list of names of hosts is needed"),
         ("network = \"bridge\"", "use `full`"),
         ("network = [\"full\", \"example.org\"]", "stand alone"),
-        ("executor = \"docker\"", "not in this version"),
         ("executor = \"locale\"", "there is no sandbox `locale`"),
         ("max_iterations = 0", "at least 1"),
         ("memory = 0", "memory must be 8 MiB to 64 TiB, and is 0 bytes"),
@@ -103,11 +102,7 @@ fn a_variable_that_cannot_be_used_is_named() {
     for (name, value, reason) in [
         ("CONJURE_TOOL_TIMEOUT", "soon", "`soon` is not a number of seconds"),
         ("CONJURE_MAX_ITERATIONS", "-1", "`-1` is not a whole number"),
-        (
-            "CONJURE_EXECUTOR",
-            "docker",
-            "the sandbox `docker` is not in this version; there are `jail` and `local`",
-        ),
+        ("CONJURE_EXECUTOR", "cloud", "there is no sandbox `cloud`; there are `jail`, `docker` and `local`"),
         ("CONJURE_MEMORY", "much", "`much` is not a size, such as `512m` or `2g`"),
         ("CONJURE_CPUS", "two", "`two` is not a number of processors, such as `2` or `0.5`"),
         ("CONJURE_NETWORK", "host", "there is no network `host`: use `full` to reach any public address"),

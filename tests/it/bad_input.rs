@@ -91,7 +91,7 @@ fn a_sandbox_that_is_not_there_is_a_usage_error() {
     run().args(["--memory", "lots", "Go"]).finish().code(2).says("`lots` is not a size");
     run().args(["--cpus", "0", "Go"]).finish().code(2).says("the number of processors must be 0.01 to 4096");
     run().args(["--network", "bridge", "Go"]).finish().code(2).says("use `full`");
-    run().args(["--sandbox", "docker", "Go"]).finish().code(2).says("not in this version");
+    run().args(["--sandbox", "cloud", "Go"]).finish().code(2).says("there are `jail`, `docker` and `local`");
     run().args(["--sandbox", "nowhere", "Go"]).finish().code(2).says("there is no sandbox `nowhere`");
 }
 

@@ -120,6 +120,8 @@ struct Session {
     env: BTreeMap<String, String>,
     spill: Option<SpillFolder>,
     limits: ProcessLimits,
+    /// Rules of Landlock that each command is put under besides.
+    walls: Option<OwnedFd>,
     watch: Option<Watch>,
 }
 
@@ -374,6 +376,7 @@ impl Guest {
                 workdir: &session.workdir,
                 open_files: self.open_files,
                 limits: &session.limits,
+                walls: session.walls.as_ref().map(AsFd::as_fd),
                 oom_score: &self.oom_score,
                 null: self.null.as_fd(),
                 writing: session.watch.as_ref().map_or(Writing::Allowed, Watch::writing),

@@ -86,4 +86,10 @@ pub trait SandboxGuard: Send + fmt::Debug {
 
     /// Kills the guest and waits until it is gone.
     fn kill(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Gives back what the sandbox occupied, once the guest has ended or was killed, and waits for it. What takes long
+    /// belongs here rather than in [`SandboxGuard::ended`], after which calls under way are told.
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }

@@ -46,6 +46,10 @@ pub enum SandboxErrorKind {
     Lost,
     /// The sandbox could not be made.
     Unavailable,
+    /// There is no container engine that can be used.
+    EngineUnavailable,
+    /// The container engine does not have the image.
+    ImageNotFound,
     /// The sandbox would not enforce what is demanded of it, so it was not made.
     NotEnforced,
     /// This executor does not do that.
@@ -71,7 +75,10 @@ impl SandboxError {
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self.kind,
-            SandboxErrorKind::Lost | SandboxErrorKind::Exhausted | SandboxErrorKind::Unavailable
+            SandboxErrorKind::Lost
+                | SandboxErrorKind::Exhausted
+                | SandboxErrorKind::Unavailable
+                | SandboxErrorKind::EngineUnavailable
         )
     }
 }

@@ -50,6 +50,8 @@ pub use data::{DataFolder, PrivateWorkspace};
 pub use docker::{
     BuiltImage, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress,
     ImageSource, build_image,
+    Docker, DockerEnvironment, DockerOptions, EngineAddress, EngineKind, SweptContainers, Volume,
+    seccomp_profile,
 };
 pub use error::{SandboxError, SandboxErrorKind};
 pub use executor::{CallOptions, ContentStream, Executor};

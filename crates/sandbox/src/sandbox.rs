@@ -460,14 +460,16 @@ fn wrong_reply(call: &Call) -> SandboxError {
 async fn end(connection: Connection, clock: &dyn Clock) -> String {
     let Connection { reader, writer, mut guard, .. } = connection;
     drop((reader, writer));
-    tokio::select! {
+    let how = tokio::select! {
         biased;
         how = guard.ended() => how,
         () = clock.sleep_until(clock.deadline(GRACE)) => {
             guard.kill().await;
             "it had to be killed".to_owned()
         }
-    }
+    };
+    guard.release().await;
+    how
 }
 
 impl fmt::Debug for Sandbox {

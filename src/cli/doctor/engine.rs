@@ -1,63 +1,56 @@
-//! Whether a container engine answers. Not needed yet; containers come with a later version.
+//! Whether containers can be had: the engine, the image, the runtime. Needed where they are the configured kind of sandbox.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use conjure::Environment;
+use conjure::{Config, Environment, ExecutorKind};
 
 use crate::cli::doctor::check::{Check, Finding};
 
-/// An engine that does not answer a ping within this time is not of use.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// What containers need, as far as it can be told.
+#[cfg(feature = "docker")]
+pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -> Vec<Check> {
+    use conjure::{Docker, SandboxErrorKind};
 
-/// Looks for an engine at the usual places.
-pub(super) async fn check(environment: &Environment) -> Check {
-    let sockets = environment.engine_sockets();
-    // The socket's calls block, for a bounded time each.
-    let asked = tokio::task::spawn_blocking(move || ask(&sockets)).await;
-    match asked {
-        Ok(Ok((socket, engine))) => {
-            Check::new("container engine", Finding::Good(format!("{engine} at {}", socket.display())))
+    let usual = Config::default().in_environment(environment);
+    let config = config.unwrap_or(&usual);
+    let is_needed = config.executor() == ExecutorKind::Docker;
+    let check = |name, finding| {
+        let check = Check::new(name, finding);
+        if is_needed { check.needed() } else { check }
+    };
+    let options = match config.docker() {
+        Ok(options) => options,
+        Err(error) => return vec![check("container engine", Finding::Missing(error.to_string()))],
+    };
+    let image = options.image.clone();
+    match Docker::new(options, []).check_environment().await {
+        Ok(found) => {
+            let rootless = if found.is_rootless { ", rootless" } else { "" };
+            let engine = format!("{:?} {}{rootless} at {}", found.engine, found.version, found.address);
+            vec![
+                check("container engine", Finding::Good(engine)),
+                check("container image", Finding::Good(format!("{image} ({})", found.image_id))),
+                check("container runtime", Finding::Good(found.runtime)),
+            ]
         }
-        Ok(Err(reason)) => Check::new("container engine", Finding::Missing(reason)).remedy(
-            "start Docker or Podman and let this user reach its socket; DOCKER_HOST says where it is",
-        ),
-        Err(error) => Check::new("container engine", Finding::Unknown(error.to_string())),
+        Err(error) if error.kind() == SandboxErrorKind::EngineUnavailable => {
+            vec![check("container engine", Finding::Missing(error.to_string())).remedy(
+                "start Docker or Podman and let this user reach its socket; DOCKER_HOST says where it is",
+            )]
+        }
+        Err(error) if error.kind() == SandboxErrorKind::ImageNotFound => vec![
+            check("container engine", Finding::Good("answers".to_owned())),
+            check("container image", Finding::Missing(error.to_string())).remedy("conjure image build"),
+        ],
+        Err(error) => vec![
+            check("container engine", Finding::Good("answers".to_owned())),
+            check("container runtime", Finding::Missing(error.to_string()))
+                .remedy("name one that there is by `runtime` or CONJURE_RUNTIME"),
+        ],
     }
 }
 
-/// The first engine that answers, or why the likeliest one did not.
-fn ask(sockets: &[PathBuf]) -> Result<(PathBuf, String), String> {
-    let mut refusal = None;
-    for socket in sockets.iter().filter(|socket| socket.exists()) {
-        match ping(socket) {
-            Ok(engine) => return Ok((socket.clone(), engine)),
-            Err(error) => {
-                refusal.get_or_insert_with(|| format!("{} does not answer: {error}", socket.display()));
-            }
-        }
-    }
-    Err(refusal.unwrap_or_else(|| "no socket found".to_owned()))
-}
-
-/// Asks for a sign of life; the answer's `Server` header names the engine and its version.
-fn ping(socket: &Path) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(4096).read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let mut lines = answer.lines();
-    if !lines.next().is_some_and(|status| status.contains(" 200")) {
-        return Err(std::io::Error::other("the answer is not an engine's"));
-    }
-    let header = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("server").then(|| value.trim().escape_debug().to_string())
-    });
-    Ok(header.unwrap_or_else(|| "an engine".to_owned()))
+/// What containers need, where the build has none.
+#[cfg(not(feature = "docker"))]
+pub(super) async fn checks(_: Option<&Config>, _: &Environment) -> Vec<Check> {
+    let found = "this build was made without the feature `docker`".to_owned();
+    vec![Check::new("container engine", Finding::Missing(found))]
 }

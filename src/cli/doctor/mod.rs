@@ -27,7 +27,7 @@ pub(crate) async fn doctor(
     let configured = config.as_ref().map(Config::executor).unwrap_or_default();
     let mut checks = sandbox::checks(environment, configured).await;
     checks.extend(kernel::checks());
-    checks.push(engine::check(environment).await);
+    checks.extend(engine::checks(config.as_ref().ok(), environment).await);
     checks.push(key(environment));
     match config {
         Ok(config) => {

@@ -65,7 +65,12 @@ pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) 
         }
     }
     let local = local.ok();
-    let looked_into = if configured == ExecutorKind::Local { local.as_ref() } else { jail.as_ref() };
+    let looked_into = match configured {
+        ExecutorKind::Local => local.as_ref(),
+        // What is in its image is the image's.
+        ExecutorKind::Docker => None,
+        _ => jail.as_ref(),
+    };
     if let Some(workbench) = looked_into {
         for (program, needed, remedy) in PROGRAMS {
             let check = match run(workbench, [program, "--version"]).await {

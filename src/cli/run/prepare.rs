@@ -41,6 +41,7 @@ pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Fail
     };
     let config = config.with(Settings {
         executor,
+        image: args.image.clone(),
         skill_paths: (!args.skills.is_empty()).then(|| args.skills.clone()),
         tool_timeout: args.tool_timeout,
         max_iterations: args.max_turns,

@@ -38,6 +38,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) workdir: &'a str,
     pub(crate) open_files: Rlimit,
     pub(crate) limits: &'a ProcessLimits,
+    /// Rules of Landlock that each program is put under besides.
+    pub(crate) walls: Option<BorrowedFd<'a>>,
     pub(crate) oom_score: &'a OomScore,
     pub(crate) null: BorrowedFd<'a>,
     pub(crate) writing: Writing,
@@ -111,12 +113,13 @@ impl ExecJob {
             limits,
             guest: rustix::process::getpid(),
         };
-        let descriptors = [
+        let mut descriptors = vec![
             stdin.as_ref().map_or(surroundings.null, |(from, _)| from.as_fd()),
             stdout_to.as_fd(),
             stderr.as_ref().map_or(stdout_to.as_fd(), |(_, to)| to.as_fd()),
             report_to.as_fd(),
         ];
+        descriptors.extend(surroundings.walls);
         let fork = || sys::fork(&descriptors, |owned| shim::run(&launch, owned));
         let shim = surroundings.oom_score.raised(fork).map_err(crate::job::exhausted)?;
         let job = Self {
@@ -253,10 +256,10 @@ impl ExecJob {
         if let Phase::Running = self.phase {
             match Report::decode(&self.report, self.report_from.is_none()) {
                 Some(Report::Ended(ended)) => {
+                    let end = self.classify(ended.status, cx);
                     if ended.leaves == Leaves::Something {
                         self.look_at_leftovers();
                     }
-                    let end = self.classify(ended.status, cx);
                     self.end_at(end, cx.now);
                 }
                 Some(Report::Failed(error)) => return Some(Err(error)),

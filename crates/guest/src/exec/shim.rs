@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions};
@@ -95,7 +95,11 @@ pub(super) struct Launch<'a> {
     pub(super) guest: Pid,
 }
 
-/// The life of a shim. Its descriptors are the program's three, and the pipe to report on.
+/// How many descriptors every shim has: the program's three, and the pipe to report on.
+const DESCRIPTORS: usize = 4;
+
+/// The life of a shim. Its descriptors are these, and the rules of Landlock that it puts itself and the program under,
+/// where there are any.
 pub(super) fn run(launch: &Launch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
     let own = rustix::process::getpid();
     let is_ready = rustix::process::set_child_subreaper(Some(own)).is_ok()
@@ -105,6 +109,11 @@ pub(super) fn run(launch: &Launch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
         return 1;
     }
     let mut descriptors = descriptors;
+    // A program without its walls must not run.
+    let walls = if descriptors.len() > DESCRIPTORS { descriptors.pop() } else { None };
+    if walls.is_some_and(|walls| sys::landlock_restrict(walls.as_fd()).is_err()) {
+        return 1;
+    }
     let Some(report_to) = descriptors.pop() else { return 1 };
     let started = start(launch);
     // The program has them now; the ends of its pipes must not be held up by this process.

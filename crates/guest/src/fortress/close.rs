@@ -1,32 +1,36 @@
 //! Closing the guest in: once, at the greeting, before the first command. All that it starts inherits it, at no cost
 //! for a call, and nothing undoes it. What the machine does not have is told, and is the host's to judge.
 
+use std::os::fd::OwnedFd;
+
 use conjure_guest::protocol::{Access, FileRule, Hello, InForce, RulesInForce, SyscallRule};
 
 use crate::sys;
 
 use super::{landlock, syscalls};
 
-/// Puts the rules of the greeting in force. The folders of the greeting must be open already.
-pub(crate) fn close(hello: &Hello) -> RulesInForce {
+/// Puts the rules of the greeting in force. The folders of the greeting must be open already. Yields, besides, the rules
+/// of Landlock that each command must be put under, where there are any.
+pub(crate) fn close(hello: &Hello) -> (RulesInForce, Option<OwnedFd>) {
     let rules = &hello.rules;
     let mut in_force = RulesInForce::default();
+    let mut for_commands = None;
     if rules.syscalls == SyscallRule::Open && rules.files == FileRule::Open {
-        return in_force;
+        return (in_force, None);
     }
     if let Err(errno) = rustix::thread::set_no_new_privs(true) {
         let reason = format!("new privileges cannot be given up ({errno})");
         in_force.syscalls = asked(rules.syscalls == SyscallRule::Guarded, Err(reason.clone()));
         in_force.files = asked(rules.files != FileRule::Open, Err(reason));
-        return in_force;
+        return (in_force, None);
     }
     if let FileRule::Only(files) = &rules.files {
         let roots = hello.roots.iter().map(|root| (root.path.as_str(), root.access == Access::ReadWrite));
-        // The guest itself writes there.
-        let spill = hello.spill_dir.iter().map(|path| (path.as_str(), true));
-        let closed = landlock::close(files, roots.chain(spill));
-        in_force.landlock_abi = *closed.as_ref().unwrap_or(&0);
-        in_force.files = asked(true, closed.map(drop));
+        let closed = landlock::close(files, roots, hello.spill_dir.as_deref()).map(|closed| {
+            in_force.landlock_abi = closed.abi;
+            for_commands = closed.for_commands;
+        });
+        in_force.files = asked(true, closed);
     }
     // Last, since it refuses what comes before it.
     if rules.syscalls == SyscallRule::Guarded {
@@ -34,7 +38,7 @@ pub(crate) fn close(hello: &Hello) -> RulesInForce {
         let _ = sys::join_new_keyring();
         in_force.syscalls = asked(true, filter());
     }
-    in_force
+    (in_force, for_commands)
 }
 
 fn filter() -> Result<(), String> {

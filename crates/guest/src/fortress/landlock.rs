@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use conjure_guest::protocol::FileRules;
+use conjure_guest::protocol::{FileRules, OutputRule};
 
 use crate::sys;
 
@@ -65,13 +65,23 @@ fn scoped(abi: u32) -> u64 {
     if abi >= 6 { SCOPE_ABSTRACT_SOCKETS } else { 0 }
 }
 
+/// What Landlock keeps.
+#[derive(Debug)]
+pub(super) struct Closed {
+    /// Its version.
+    pub(super) abi: u32,
+    /// The rules that every command is put under besides, where they are not the guest's own.
+    pub(super) for_commands: Option<OwnedFd>,
+}
+
 /// Refuses this process and all that it starts every file but those of `rules`, of the folders `roots` (path, and
-/// whether they may be changed), and of what programs cannot be started or supervised without: the names in `/`, and
-/// `/proc`. Returns the version of Landlock, or why it cannot be had.
+/// whether they may be changed), the folder `spill`, and of what programs cannot be started or supervised without: the
+/// names in `/`, and `/proc`. Returns what is kept, or why it cannot be had.
 pub(super) fn close<'a>(
     rules: &'a FileRules,
-    roots: impl Iterator<Item = (&'a str, bool)>,
-) -> Result<u32, String> {
+    roots: impl Iterator<Item = (&'a str, bool)> + Clone,
+    spill: Option<&'a str>,
+) -> Result<Closed, String> {
     let abi = match sys::landlock_abi() {
         Ok(abi) => abi,
         Err(Errno::NOSYS) => {
@@ -89,8 +99,29 @@ pub(super) fn close<'a>(
             "the kernel's Landlock is version {abi}; {LEAST_ABI} is needed, Linux 5.19 or later"
         ));
     }
-    let handled = handled(abi);
-    let ruleset = sys::landlock_ruleset(handled, scoped(abi))
+    let for_commands = match spill {
+        // Read-only, if it lies beneath a root; and sockets are kept apart from the sandbox's alone.
+        Some(_) if rules.output == OutputRule::GuestAlone => {
+            Some(ruleset(rules, roots.clone(), handled(abi), 0)?)
+        }
+        _ => None,
+    };
+    // The guest itself writes there.
+    let spill = spill.map(|path| (path, true));
+    let own = ruleset(rules, roots.chain(spill), handled(abi), scoped(abi))?;
+    sys::landlock_restrict(own.as_fd())
+        .map_err(|errno| format!("Landlock cannot be switched on ({errno})"))?;
+    Ok(Closed { abi, for_commands })
+}
+
+/// The rules, not in force yet.
+fn ruleset<'a>(
+    rules: &'a FileRules,
+    roots: impl Iterator<Item = (&'a str, bool)>,
+    handled: u64,
+    scoped: u64,
+) -> Result<OwnedFd, String> {
+    let ruleset = sys::landlock_ruleset(handled, scoped)
         .map_err(|errno| format!("Landlock takes no rules ({errno})"))?;
     let roots = roots.map(|(path, is_writable)| (path, if is_writable { WRITE } else { READ }));
     let listed = [(&rules.read, READ), (&rules.write, WRITE), (&rules.devices, DEVICE)];
@@ -100,9 +131,7 @@ pub(super) fn close<'a>(
         allow(&ruleset, path, rights & handled)
             .map_err(|errno| format!("Landlock cannot grant `{path}` ({errno})"))?;
     }
-    sys::landlock_restrict(ruleset.as_fd())
-        .map_err(|errno| format!("Landlock cannot be switched on ({errno})"))?;
-    Ok(abi)
+    Ok(ruleset)
 }
 
 /// Grants rights on a path. One that is not there, or cannot be reached, grants nothing and needs nothing.

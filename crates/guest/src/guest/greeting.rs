@@ -58,13 +58,14 @@ impl Guest {
             None => None,
         };
         // Nothing was started yet: all that will be is closed in as well.
-        let rules = fortress::close(&hello);
+        let (rules, walls) = fortress::close(&hello);
         self.session = Some(Session {
             roots,
             workdir: hello.workdir,
             env: hello.env,
             spill,
             limits: hello.rules.limits,
+            walls,
             watch,
         });
         self.welcome(confinement, rules);

@@ -13,7 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use conjure_guest::protocol::{SetupStep, TakeBack};
+use conjure_guest::protocol::{SetupStep, TakeBack, WhichFiles};
 
 use crate::guest::Fatal;
 
@@ -21,20 +21,11 @@ use super::failure::{Done, at};
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Which files are meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
-    /// All.
-    All,
-    /// Those that have no other name: it may lie elsewhere.
-    OfOneName,
-}
-
 /// Gives what the user `from` owns in the folder, and the folder, to the user and group `to`. Links are not followed,
 /// and what is mounted in it is left alone, and so is a file with several names.
 pub(super) fn hand_over(folder: &OwnedFd, path: &str, from: u32, to: u32) -> Done<()> {
     let refused = at(SetupStep::HostFolders, format!("hand `{path}` over to the jail's user {to}"));
-    give(folder, from, (to, to), Which::OfOneName).map_err(refused)
+    give(folder, from, (to, to), WhichFiles::OfOneName).map_err(refused)
 }
 
 /// Takes back what was handed over, as it is asked on standard input.
@@ -43,11 +34,11 @@ pub(crate) fn take_back() -> Result<(), Fatal> {
     let failed = |errno| Fatal::System { doing: "take the files of a sandbox back", errno };
     let read = std::io::stdin().read_to_end(&mut asked);
     read.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-    let TakeBack { folder, from, uid, gid } =
+    let TakeBack { folder, from, uid, gid, which } =
         serde_json::from_slice(&asked).map_err(|error| Fatal::Protocol(error.to_string()))?;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let folder = openat2(CWD, &folder, FOLDER, Mode::empty(), resolve).map_err(failed)?;
-    give(&folder, from, (uid, gid), Which::All).map_err(failed)
+    give(&folder, from, (uid, gid), which).map_err(failed)
 }
 
 /// One folder on the way down to where the walk is.
@@ -57,7 +48,7 @@ struct Level {
 }
 
 /// However deep folders are nested, one of them is open at a time.
-fn give(top: &OwnedFd, from: u32, to: (u32, u32), which: Which) -> Result<(), Errno> {
+fn give(top: &OwnedFd, from: u32, to: (u32, u32), which: WhichFiles) -> Result<(), Errno> {
     let (uid, gid) = (Some(Uid::from_raw(to.0)), Some(Gid::from_raw(to.1)));
     let mut folder = openat(top, ".", FOLDER, Mode::empty())?;
     let mut levels = vec![Level::of(&folder)?];
@@ -91,7 +82,7 @@ fn give(top: &OwnedFd, from: u32, to: (u32, u32), which: Which) -> Result<(), Er
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {}
                 Err(errno) => return Err(errno),
             }
-        } else if stat.st_uid == from && (which == Which::All || stat.st_nlink == 1) {
+        } else if stat.st_uid == from && (which == WhichFiles::All || stat.st_nlink == 1) {
             match chownat(&folder, &name, uid, gid, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(errno),

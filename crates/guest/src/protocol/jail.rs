@@ -180,7 +180,8 @@ pub struct OutputFolder {
 }
 
 /// What a guest that was started as `conjure-guest own` does: it reads this as JSON from its standard input, up to the
-/// end, does it, and ends. The host asks for it when a jail is over whose files were handed over.
+/// end, does it, and ends. The host asks for it when a sandbox is over whose files were handed over; and, where somebody
+/// else makes the sandbox, to hand them over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeBack {
     /// The folder on the host, without symbolic links.
@@ -191,6 +192,20 @@ pub struct TakeBack {
     pub uid: u32,
     /// And to which group.
     pub gid: u32,
+    /// Which of them.
+    #[serde(default)]
+    pub which: WhichFiles,
+}
+
+/// Which files of an owner are given to another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhichFiles {
+    /// All.
+    #[default]
+    All,
+    /// Those that have no other name: it may lie elsewhere.
+    OfOneName,
 }
 
 /// What a guest that is confined made of it: part of its greeting.

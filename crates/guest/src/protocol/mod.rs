@@ -38,7 +38,7 @@ pub use frame::{
 };
 pub use jail::{
     BecomeUser, Bind, Confinement, Content, Identity, JailSpec, Links, Missing, OutputFolder, Owner, Place,
-    PlaceKind, SetupFailure, SetupStep, TakeBack,
+    PlaceKind, SetupFailure, SetupStep, TakeBack, WhichFiles,
 };
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
@@ -47,6 +47,7 @@ pub use message::{
 };
 pub use quota::{Counted, DiskUsage, Quota, QuotaExcess};
 pub use rules::{
-    CommandRules, FileRule, FileRules, InForce, LimitsReached, ProcessLimits, RulesInForce, SyscallRule,
+    CommandRules, FileRule, FileRules, InForce, LimitsReached, OutputRule, ProcessLimits, RulesInForce,
+    SyscallRule,
 };
 pub use tunnel::{FIRST_TUNNEL, ProxySpec, TUNNEL_WINDOW, TUNNELS_MAX, is_tunnel};

@@ -63,6 +63,20 @@ pub struct FileRules {
     pub write: Vec<String>,
     /// Devices that may be read, written and controlled.
     pub devices: Vec<String>,
+    /// Who may write where output is kept that was cut.
+    pub output: OutputRule,
+}
+
+/// Who may write where output is kept that was cut ([`crate::protocol::Hello::spill_dir`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputRule {
+    /// Commands as well as the guest, unless something else hinders them.
+    #[default]
+    Everybody,
+    /// The guest alone. Every command is closed in once more for it, so one command cannot look into another's processes
+    /// as a debugger would.
+    GuestAlone,
 }
 
 /// What each process of a command may use. `None`: what the guest was started with. A limit that the guest was

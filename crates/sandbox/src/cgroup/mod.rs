@@ -9,3 +9,5 @@ mod tests;
 
 pub use cgroups::{Cgroups, MissingController};
 pub use group::Cgroup;
+#[cfg(feature = "docker")]
+pub(crate) use owner::Owner;

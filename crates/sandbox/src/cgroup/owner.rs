@@ -8,7 +8,7 @@ const PREFIX: &str = "conjure";
 
 /// A process of this machine, for as long as the machine runs: its number may be used again, its start is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     /// The pid namespace in which `pid` counts, by the number of its inode.
     namespace: u64,
     pid: u32,
@@ -18,20 +18,20 @@ pub(super) struct Owner {
 
 impl Owner {
     /// This process.
-    pub(super) fn own() -> io::Result<Self> {
+    pub(crate) fn own() -> io::Result<Self> {
         let pid = std::process::id();
         let started = start_of(pid).ok_or_else(|| io::Error::other("/proc/self/stat tells no start"))?;
         Ok(Self { namespace: own_namespace()?, pid, started })
     }
 
     /// The name of its group with this number.
-    pub(super) fn name(&self, number: u64) -> String {
+    pub(crate) fn name(&self, number: u64) -> String {
         let Self { namespace, pid, started } = self;
         format!("{PREFIX}-{namespace}-{pid}-{started}-{number}")
     }
 
     /// Whose group it is, by its name; `None` for what is none of ours.
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn of(name: &str) -> Option<Self> {
         let mut parts = name.split('-');
         let prefix = parts.next()?;
         let mut number = || {
@@ -44,8 +44,14 @@ impl Owner {
         (prefix == PREFIX && parts.next().is_none()).then_some(owner)
     }
 
+    /// Whether it is known to live.
+    #[cfg(feature = "docker")]
+    pub(crate) fn is_alive(&self) -> bool {
+        own_namespace().is_ok_and(|own| own == self.namespace) && start_of(self.pid) == Some(self.started)
+    }
+
     /// Whether it is known to be dead. One of another pid namespace cannot be known.
-    pub(super) fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         own_namespace().is_ok_and(|own| own == self.namespace) && start_of(self.pid) != Some(self.started)
     }
 }

@@ -1,8 +1,31 @@
 //! Containers, by the API of Docker Engine or Podman: the one folder that speaks to an engine.
 
+mod address;
+mod attach;
+mod connector;
+mod engine;
+mod facts;
+mod failure;
+mod guard;
+mod held;
 mod image;
+mod image_facts;
+mod labels;
+mod options;
+mod people;
+mod premises;
+mod prepare;
+mod seccomp;
+mod spec;
+mod sweep;
 
+pub use address::EngineAddress;
+pub use connector::Docker;
+pub use facts::{DockerEnvironment, EngineKind};
 pub use image::{
     BuiltImage, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress,
     ImageSource, build_image,
 };
+pub use options::{DockerOptions, Volume};
+pub use seccomp::profile as seccomp_profile;
+pub use sweep::SweptContainers;

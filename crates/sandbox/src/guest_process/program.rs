@@ -47,6 +47,12 @@ fn seal() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// The program itself.
+#[cfg(feature = "docker")]
+pub(crate) const fn bytes() -> &'static [u8] {
+    GUEST
+}
+
 /// Writes the program into this private folder.
 pub(super) fn in_folder(folder: &Path) -> io::Result<PathBuf> {
     let path = folder.join("conjure-guest");

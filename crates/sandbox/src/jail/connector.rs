@@ -185,7 +185,7 @@ impl Machine {
         let output =
             OutputFolder { source: text(private.output())?, path: OUTPUT.to_owned(), owner: runner.own() };
         let kinds = places.iter().map(|place| &place.is);
-        let handed_over = HandedOver::of(runner, kinds, (&output.source, output.owner));
+        let handed_over = HandedOver::of(runner, kinds, Some((&output.source, output.owner)));
         roots.push(Root { path: OUTPUT.to_owned(), access: Access::ReadOnly });
         // Files that a command left in memory can be viewed and edited like those of the workspace.
         roots.extend(WRITABLE.map(|path| Root { path: path.to_owned(), access: Access::ReadWrite }));
@@ -228,6 +228,7 @@ fn rules(limits: &Limits, writable: Vec<String>) -> CommandRules {
         read: vec!["/".to_owned()],
         write: own.chain(writable).collect(),
         devices: DEVICES.into_iter().chain(["/dev/pts", "/dev/ptmx"]).map(str::to_owned).collect(),
+        ..FileRules::default()
     };
     CommandRules {
         syscalls: SyscallRule::Guarded,

@@ -49,6 +49,12 @@ pub(super) fn variables(
     variables
 }
 
+/// Those of a sandbox that has no programs of the host's.
+#[cfg(feature = "docker")]
+pub(crate) fn usual(host: &BTreeMap<String, String>, limits: &Limits) -> BTreeMap<String, String> {
+    variables(host, &[], limits, &BTreeMap::new())
+}
+
 /// Whether the host's variable means the same in a jail.
 fn is_shown(name: &str, value: &str) -> bool {
     match name {

@@ -19,7 +19,7 @@ use crate::provision::{Consent, Provision, Shelf};
 use crate::types::Layout;
 
 /// What a folder of the host's may not take the place of.
-const RESERVED: [&str; 19] = [
+pub(crate) const RESERVED: [&str; 19] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -46,29 +46,29 @@ const CLOSED: [&str; 4] = ["/dev", "/etc", "/proc", "/sys"];
 
 /// The folders of one jail.
 #[derive(Debug)]
-pub(super) struct Folders {
-    pub(super) places: Vec<Place>,
-    pub(super) roots: Vec<Root>,
-    pub(super) layout: Layout,
+pub(crate) struct Folders {
+    pub(crate) places: Vec<Place>,
+    pub(crate) roots: Vec<Root>,
+    pub(crate) layout: Layout,
     /// Where commands may write, beside what is the jail's own.
-    pub(super) writable: Vec<String>,
+    pub(crate) writable: Vec<String>,
     /// What a crashed host left with its jail's user, to be taken back first.
-    pub(super) left: Vec<TakeBack>,
+    pub(crate) left: Vec<TakeBack>,
     /// The workspace's real path.
-    pub(super) workspace: PathBuf,
+    pub(crate) workspace: PathBuf,
 }
 
 /// Where a jail finds what it reads.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shelves<'a> {
-    pub(super) data: &'a DataFolder,
-    pub(super) place: &'a places::Place,
+pub(crate) struct Shelves<'a> {
+    pub(crate) data: &'a DataFolder,
+    pub(crate) place: &'a places::Place,
 }
 
 impl Folders {
     /// Looks at the folders that `context` names, for a jail that runs as `runner`, and puts those that belong on its
     /// shelves there, as they are now; blocks.
-    pub(super) fn of(
+    pub(crate) fn of(
         context: &ExecutionContext,
         runner: Runner,
         shelves: Shelves<'_>,
@@ -240,7 +240,7 @@ fn workspace(given: &Path) -> Result<PathBuf, SandboxError> {
 }
 
 /// A path inside, as the guest takes it.
-fn inner(path: &Path) -> Result<String, SandboxError> {
+pub(crate) fn inner(path: &Path) -> Result<String, SandboxError> {
     let mut parts = path.components();
     let is_plain = parts.next() == Some(Component::RootDir)
         && parts.clone().next().is_some()
@@ -254,7 +254,7 @@ fn inner(path: &Path) -> Result<String, SandboxError> {
     ))
 }
 
-fn refused(message: String) -> SandboxError {
+pub(crate) fn refused(message: String) -> SandboxError {
     SandboxError::new(SandboxErrorKind::PathNotAllowed, message)
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use conjure_guest::protocol::{BecomeUser, Bind, Owner, PlaceKind, TakeBack};
+use conjure_guest::protocol::{BecomeUser, Bind, Owner, PlaceKind, TakeBack, WhichFiles};
 
 use super::identity::Runner;
 use crate::error::SandboxError;
@@ -14,7 +14,7 @@ use crate::guest_process::own;
 
 /// What is to be taken back of one jail.
 #[derive(Debug, Default)]
-pub(super) struct HandedOver {
+pub(crate) struct HandedOver {
     /// What may be handed over, by the host's path.
     possible: BTreeMap<String, TakeBack>,
     due: Vec<TakeBack>,
@@ -22,19 +22,20 @@ pub(super) struct HandedOver {
 
 impl HandedOver {
     /// What the guest may hand over of these places, and the output folder, when it makes the jail.
-    pub(super) fn of<'a>(
+    pub(crate) fn of<'a>(
         runner: Runner,
         places: impl IntoIterator<Item = &'a PlaceKind>,
-        output: (&str, Owner),
+        output: Option<(&str, Owner)>,
     ) -> Self {
         let BecomeUser::Dedicated(from) = runner.identity().become_user else { return Self::default() };
         let bound = places.into_iter().filter_map(|is| match is {
             PlaceKind::Bind(Bind { source, owner, .. }) => Some((source.as_str(), *owner)),
             _ => None,
         });
-        let possible = bound.chain([output]).filter_map(|(source, owner)| match owner {
+        let possible = bound.chain(output).filter_map(|(source, owner)| match owner {
             Owner::Mapped { uid, gid } => {
-                Some((source.to_owned(), TakeBack { folder: source.to_owned(), from, uid, gid }))
+                let which = WhichFiles::All;
+                Some((source.to_owned(), TakeBack { folder: source.to_owned(), from, uid, gid, which }))
             }
             Owner::Kept => None,
         });
@@ -42,12 +43,29 @@ impl HandedOver {
     }
 
     /// The guest says that it handed these paths over.
-    pub(super) fn remember<'a>(&mut self, paths: impl IntoIterator<Item = &'a String>) {
+    pub(crate) fn remember<'a>(&mut self, paths: impl IntoIterator<Item = &'a String>) {
         self.due.extend(paths.into_iter().filter_map(|path| self.possible.get(path).cloned()));
     }
 
+    /// Hands everything over, for a sandbox that its guest does not make itself. What has other names stays whose it is.
+    pub(crate) async fn hand_over(&mut self) -> Result<(), SandboxError> {
+        for back in self.possible.values() {
+            let over = TakeBack {
+                folder: back.folder.clone(),
+                from: back.uid,
+                uid: back.from,
+                gid: back.from,
+                which: WhichFiles::OfOneName,
+            };
+            // Also what was handed over by half is taken back.
+            self.due.push(back.clone());
+            take_back(&over).await?;
+        }
+        Ok(())
+    }
+
     /// Takes everything back, once. Nothing may run in the jail any more.
-    pub(super) async fn take_back(&mut self) {
+    pub(crate) async fn take_back(&mut self) {
         while let Some(next) = self.due.last() {
             if let Err(error) = take_back(next).await {
                 tracing::warn!(%error, folder = next.folder, "files of a sandbox stay with its user");
@@ -69,6 +87,6 @@ impl Drop for HandedOver {
 }
 
 /// Has a process change the owners, beneath the folder's handle and through no link.
-pub(super) async fn take_back(what: &TakeBack) -> Result<(), SandboxError> {
+pub(crate) async fn take_back(what: &TakeBack) -> Result<(), SandboxError> {
     own(serde_json::to_vec(what).unwrap_or_default()).await
 }

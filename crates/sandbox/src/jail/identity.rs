@@ -4,16 +4,16 @@ use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::RangeInclusive;
 
-use conjure_guest::protocol::{BecomeUser, Identity, Owner, TakeBack};
+use conjure_guest::protocol::{BecomeUser, Identity, Owner, TakeBack, WhichFiles};
 
 /// The user's and the group's number inside.
-pub(super) const INSIDE: u32 = 1000;
+pub(crate) const INSIDE: u32 = 1000;
 
 /// The user's name inside.
-pub(super) const NAME: &str = "sandbox";
+pub(crate) const NAME: &str = "sandbox";
 
 /// The user's home inside.
-pub(super) const HOME: &str = "/home/sandbox";
+pub(crate) const HOME: &str = "/home/sandbox";
 
 /// Numbers that nobody else uses: the upper part of what systemd keeps for containers.
 const DEDICATED: RangeInclusive<u32> = 1_610_612_736..=1_879_048_191;
@@ -23,7 +23,7 @@ const NOBODY: u32 = 65534;
 
 /// As whom a jail runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Runner {
+pub(crate) struct Runner {
     become_user: BecomeUser,
     /// The host's user, to whom everything belongs that commands write.
     host: (u32, u32),
@@ -31,7 +31,7 @@ pub(super) struct Runner {
 
 impl Runner {
     /// A host that is root starts each jail as another user that owns nothing; any other stays who it is.
-    pub(super) fn choose() -> Self {
+    pub(crate) fn choose() -> Self {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let host = (uid.as_raw(), gid.as_raw());
         let become_user = if uid.is_root() {
@@ -43,18 +43,26 @@ impl Runner {
         Self { become_user, host }
     }
 
-    pub(super) fn identity(self) -> Identity {
+    pub(crate) fn identity(self) -> Identity {
         Identity { become_user: self.become_user, uid: INSIDE, gid: INSIDE }
     }
 
+    /// The user and group that own nothing, where the host can have commands run as such.
+    pub(crate) fn dedicated(self) -> Option<u32> {
+        match self.become_user {
+            BecomeUser::Dedicated(user) => Some(user),
+            BecomeUser::Stay => None,
+        }
+    }
+
     /// Whether commands have no rights of a user that owns anything on the host.
-    pub(super) fn is_dedicated(self) -> bool {
+    pub(crate) fn is_dedicated(self) -> bool {
         matches!(self.become_user, BecomeUser::Dedicated(_))
     }
 
     /// Whose the files of a folder of the host's are that has this owner: they are the jail's user's inside, and what
     /// commands make there is its owner's on the host. A host that is root may work for others.
-    pub(super) fn owner(self, uid: u32, gid: u32) -> Owner {
+    pub(crate) fn owner(self, uid: u32, gid: u32) -> Owner {
         match self.become_user {
             // The jail's user is the host's.
             BecomeUser::Stay => Owner::Kept,
@@ -63,14 +71,20 @@ impl Runner {
     }
 
     /// Whose the host's own folders are.
-    pub(super) fn own(self) -> Owner {
+    pub(crate) fn own(self) -> Owner {
         self.owner(self.host.0, self.host.1)
     }
 
     /// What must be taken back of a folder with this owner, first: a crashed host's jail has it still.
-    pub(super) fn left(self, folder: &str, uid: u32) -> Option<TakeBack> {
+    pub(crate) fn left(self, folder: &str, uid: u32) -> Option<TakeBack> {
         let is_left = matches!(self.become_user, BecomeUser::Dedicated(_)) && DEDICATED.contains(&uid);
-        is_left.then(|| TakeBack { folder: folder.to_owned(), from: uid, uid: self.host.0, gid: self.host.1 })
+        is_left.then(|| TakeBack {
+            folder: folder.to_owned(),
+            from: uid,
+            uid: self.host.0,
+            gid: self.host.1,
+            which: WhichFiles::All,
+        })
     }
 }
 

@@ -12,3 +12,15 @@ mod remedy;
 mod root;
 
 pub use connector::Jail;
+
+// What containers have in common with jails: where things lie, whose they are, what commands see.
+#[cfg(feature = "docker")]
+pub(crate) use environment::usual as usual_variables;
+#[cfg(feature = "docker")]
+pub(crate) use folders::{Folders, RESERVED, Shelves as FromShelves, inner, refused};
+#[cfg(feature = "docker")]
+pub(crate) use hand_back::{HandedOver, take_back};
+#[cfg(feature = "docker")]
+pub(crate) use identity::{HOME, NAME, Runner};
+#[cfg(feature = "docker")]
+pub(crate) use root::{DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};

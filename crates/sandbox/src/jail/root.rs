@@ -11,19 +11,19 @@ use super::interpreters::Installation;
 use crate::limits::Limits;
 
 /// Where the workspace lies.
-pub(super) const WORKSPACE: &str = "/workspace";
+pub(crate) const WORKSPACE: &str = "/workspace";
 
 /// Where output that was cut is kept.
-pub(super) const OUTPUT: &str = "/output";
+pub(crate) const OUTPUT: &str = "/output";
 
 /// The name of the machine inside.
-pub(super) const HOSTNAME: &str = "sandbox";
+pub(crate) const HOSTNAME: &str = "sandbox";
 
 /// Where commands may write, beside the workspace.
-pub(super) const WRITABLE: [&str; 3] = ["/tmp", HOME, "/dev/shm"];
+pub(crate) const WRITABLE: [&str; 3] = ["/tmp", HOME, "/dev/shm"];
 
 /// Devices that are harmless.
-pub(super) const DEVICES: [&str; 6] =
+pub(crate) const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Folders of the system beside `/usr`: on most machines links into it.

@@ -82,6 +82,12 @@ async fn end_guest(link: &Link, mut guard: Box<dyn SandboxGuard>) {
             }
         }
     }
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        () = guard.release() => {}
+        () = patience => tracing::warn!(?guard, "what a sandbox occupied is not given back yet"),
+    }
 }
 
 /// Ends what serves tunnels, and waits for it: nothing of a sandbox runs on.

@@ -57,11 +57,15 @@ pub(crate) const DEBIAN: Content = Content {
         "findutils",
         "grep",
         "gzip",
+        "hostname",
+        "libc-bin",
         "mawk",
+        "openssl",
         "procps",
         "python3",
         "sed",
         "tar",
+        "tzdata",
         "util-linux",
     ],
     files: &[],
@@ -228,6 +232,9 @@ impl RootFs {
     }
 
     fn add_packages(&mut self, packages: &BTreeSet<String>) {
+        if packages.is_empty() {
+            return;
+        }
         let listed = output(Command::new("dpkg-query").arg("--listfiles").args(packages));
         for line in listed.lines().filter(|line| line.starts_with('/') && !is_documentation(line)) {
             let path = Path::new(line);

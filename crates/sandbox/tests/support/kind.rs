@@ -9,6 +9,11 @@ pub(crate) trait Kind {
     /// Makes sandboxes of this kind, for a host with the variables of [`host`].
     fn connector(&self) -> Box<dyn Connector>;
 
+    /// Whether what commands make is the host's while they run, and the other way; else it is when they are over.
+    fn maps_owners(&self) -> bool {
+        true
+    }
+
     /// The guest that is responsible for this process of a sandbox of the host with the number `host`, as the machine
     /// numbers them. Killing it ends the sandbox.
     fn guest(&self, pid: i32, host: u32) -> i32;

@@ -83,6 +83,7 @@ fn rules() -> CommandRules {
             read: list(&["/usr", "/bin", "/lib", "/lib64", "/etc", "/no/such/folder"]),
             write: Vec::new(),
             devices: list(&["/dev/null", "/dev/zero", "/dev/urandom", "/dev/tty"]),
+            ..FileRules::default()
         }),
         limits: ProcessLimits::default(),
     }

@@ -1,0 +1,159 @@
+//! Where a container engine listens, and where to look for one.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Where a container engine listens.
+///
+/// ```
+/// use conjure_sandbox::EngineAddress;
+///
+/// let address: EngineAddress = "unix:///run/podman/podman.sock".parse()?;
+/// assert_eq!(address.to_string(), "unix:///run/podman/podman.sock");
+/// assert!("ssh://me@there".parse::<EngineAddress>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EngineAddress {
+    /// A socket of this machine.
+    Unix(PathBuf),
+    /// A host and port, without encryption: anybody who reaches it is as mighty as root there.
+    Tcp(String),
+}
+
+/// Where Docker and Podman listen when root runs them.
+const USUAL: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+
+/// Where they listen below the folder of a user who runs them.
+const ROOTLESS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
+
+impl EngineAddress {
+    /// Where to look, likeliest first: the address that `DOCKER_HOST` gives and no other, or else the usual sockets, those
+    /// below the folder that `XDG_RUNTIME_DIR` gives among them.
+    ///
+    /// # Errors
+    /// When the address cannot be understood, with what can.
+    pub fn candidates(docker_host: Option<&str>, runtime_folder: Option<&Path>) -> Result<Vec<Self>, String> {
+        if let Some(host) = docker_host.filter(|host| !host.is_empty()) {
+            return Ok(vec![host.parse()?]);
+        }
+        let usual = USUAL.map(PathBuf::from);
+        let rootless = runtime_folder.into_iter().flat_map(|folder| ROOTLESS.map(|name| folder.join(name)));
+        let [docker, podman] = usual;
+        Ok([docker].into_iter().chain(rootless).chain([podman]).map(Self::Unix).collect())
+    }
+
+    /// Whether it is a socket of this machine.
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
+    /// Sends one request without waiting for it longer than `patience` at any point, and without a runtime; yields the
+    /// status. For what must be done when nothing else can be.
+    pub(super) fn ask_blocking(&self, request: &str, patience: Duration) -> io::Result<u16> {
+        let request = format!("{request} HTTP/1.0\r\nHost: engine\r\n\r\n");
+        match self {
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                status(stream, &request)
+            }
+            Self::Tcp(host) => {
+                let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+                let stream = TcpStream::connect_timeout(&address, patience)?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                status(stream, &request)
+            }
+        }
+    }
+}
+
+/// The number in the first line of the answer.
+fn status(mut stream: impl Read + Write, request: &str) -> io::Result<u16> {
+    stream.write_all(request.as_bytes())?;
+    let mut line = [0; 12];
+    stream.read_exact(&mut line)?;
+    let number = std::str::from_utf8(&line).ok().and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    number.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+impl fmt::Display for EngineAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(host) => write!(f, "tcp://{host}"),
+        }
+    }
+}
+
+impl FromStr for EngineAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = |why: &str| {
+            Err(format!(
+                "`{text}` is no engine's address that can be used: {why}; use `unix:///path/to/socket` or `tcp://host:port`"
+            ))
+        };
+        match text.split_once("://") {
+            Some(("unix", path)) if path.starts_with('/') => Ok(Self::Unix(path.into())),
+            Some(("unix", _)) => refused("the socket's path must be absolute"),
+            Some(("tcp" | "http", host)) if !host.trim_end_matches('/').is_empty() => {
+                Ok(Self::Tcp(host.trim_end_matches('/').to_owned()))
+            }
+            Some(("https" | "ssh" | "npipe", _)) => refused(
+                "neither TLS, SSH nor named pipes are spoken; forward the engine's socket instead, as by \
+                         `ssh -L /path/to/socket:/var/run/docker.sock HOST`",
+            ),
+            _ => refused("it has no scheme that is known"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_engine_is_the_only_one_and_else_the_usual_sockets_are_tried() {
+        let named = EngineAddress::candidates(Some("tcp://10.0.0.1:2375/"), Some(Path::new("/run/user/7")));
+        assert_eq!(named, Ok(vec![EngineAddress::Tcp("10.0.0.1:2375".to_owned())]));
+        let usual = EngineAddress::candidates(None, Some(Path::new("/run/user/7"))).unwrap();
+        let texts: Vec<String> = usual.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "unix:///var/run/docker.sock",
+                "unix:///run/user/7/docker.sock",
+                "unix:///run/user/7/podman/podman.sock",
+                "unix:///run/podman/podman.sock"
+            ]
+        );
+        assert_eq!(EngineAddress::candidates(Some(""), None).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_not_spoken_is_refused_with_what_is() {
+        for text in ["https://a:2376", "ssh://a", "unix://relative", "tcp://", "/run/docker.sock", ""] {
+            let refusal = text.parse::<EngineAddress>().unwrap_err();
+            assert!(refusal.contains("unix:///path/to/socket"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn nobody_waits_long_for_an_engine_that_is_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let address = EngineAddress::Unix(path);
+        let error = address.ask_blocking("GET /_ping", Duration::from_millis(10)).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
+    }
+}

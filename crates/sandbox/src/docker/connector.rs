@@ -1,0 +1,437 @@
+//! [`Docker`]: makes sandboxes that are containers.
+//!
+//! A connector holds what it found: the engine, and the folder that its containers are made of. Both are looked for when the
+//! first container is asked for, and again when there was none.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::num::NonZero;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bollard::models::ContainerCreateBody;
+use conjure_base::{Clock as _, SystemClock};
+use conjure_egress::{Egress, Policy};
+use futures_util::future::BoxFuture;
+use tokio::io::AsyncWrite;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::address::EngineAddress;
+use super::attach::{AttachReader, Complaints};
+use super::engine::Engine;
+use super::facts::{DockerEnvironment, EngineFacts, EngineKind};
+use super::failure::no_engine;
+use super::guard::{ContainerGuard, Remains};
+use super::held::{Held, Keeper};
+use super::image_facts::ImageFacts;
+use super::labels::Host;
+use super::options::DockerOptions;
+use super::premises::Premises;
+use super::prepare::{Ingredients, Prepared};
+use super::spec::Spec;
+use super::sweep::{SweptContainers, sweep};
+use crate::connector::{Connection, Connector};
+use crate::context::ExecutionContext;
+use crate::data::DataFolder;
+use crate::egress;
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::guest_process::{safe, text, unavailable};
+use crate::isolation::{Boundary, Isolation};
+use crate::jail::take_back;
+use crate::places::Shelves;
+
+/// Runs the guest as the first process of a container, by Docker Engine 20.10 or later or Podman 4.0 or later, rootless too.
+///
+/// Any image works; what commands run must be in it, so `bash_tool` needs an image with `bash`. Commands see the image for
+/// reading only; `/workspace`, which they may write; `/tmp`, a home and `/output` in memory; skills at `/mnt/skills`, artifacts
+/// at `/artifacts`. There is no network interface but loopback; what the context's policy allows is reached through a proxy,
+/// which commands find by the usual variables, and which runs on the host. All capabilities are dropped, nothing gains
+/// privileges, two filters of system calls and Landlock hold, and the engine limits what all of it uses together.
+///
+/// What the engine does not enforce is open in `Sandbox::isolation`, and an error where the context's floor demands it.
+/// Containers are removed when their sandbox is over, whatever is dropped and when; what a host that was killed leaves is
+/// removed by [`Docker::sweep`], which also the first container of a connector calls for. Clones are the same connector: a
+/// host should have one, since it starts no more containers at a time than there are processors.
+#[derive(Debug, Clone)]
+pub struct Docker {
+    inner: Arc<Inner>,
+    /// What the ways out of all containers have in common.
+    egress: Egress,
+    /// Where their places lie; `None`: in a temporary folder that goes with the last of the connector.
+    data: Option<DataFolder>,
+    premises: Arc<OnceCell<Premises>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: DockerOptions,
+    /// Those of the host's variables that commands may see.
+    environment: BTreeMap<String, String>,
+    instance: String,
+    /// Starting many at once takes all of them longer than one after the other.
+    gate: Arc<Semaphore>,
+    keeper: OnceCell<Arc<Keeper>>,
+}
+
+impl Docker {
+    /// A connector; nothing is looked for yet. Of the host's variables, commands see the time zone.
+    pub fn new(
+        options: DockerOptions,
+        host_environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let random = || RandomState::new().build_hasher().finish();
+        let inner = Inner {
+            options,
+            environment: safe(host_environment),
+            instance: format!("{:016x}{:016x}", random(), random()),
+            gate: Arc::new(Semaphore::new(cores)),
+            keeper: OnceCell::new(),
+        };
+        Self {
+            inner: Arc::new(inner),
+            egress: Egress::new(Policy::None),
+            data: None,
+            premises: Arc::default(),
+        }
+    }
+
+    /// With its folders and what skills hold in this data folder, which the engine must be able to reach.
+    #[must_use]
+    pub fn with_data(mut self, data: DataFolder) -> Self {
+        (self.data, self.premises) = (Some(data), Arc::default());
+        self
+    }
+
+    /// With another resolver, observer, bounds or check of addresses for the connections of commands. Its policy and its
+    /// places are not used: each container has those of its context, and its own.
+    #[must_use]
+    pub fn with_egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
+        self
+    }
+
+    /// Looks for the engine, the image and the runtime, and says what it found.
+    ///
+    /// # Errors
+    /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine is there, and the image is not;
+    /// `Unavailable`: no container can be made of it here. Each says what helps.
+    pub async fn check_environment(&self) -> Result<DockerEnvironment, SandboxError> {
+        let keeper = self.inner.keeper().await?;
+        let (engine, options) = (&keeper.engine, &self.inner.options);
+        let facts = engine.facts();
+        let image = self.inner.image(engine).await?;
+        if let Some(runtime) = &options.runtime {
+            check_runtime(facts, runtime)?;
+        }
+        Ok(DockerEnvironment {
+            engine: facts.kind,
+            version: facts.version.clone(),
+            address: engine.address().clone(),
+            is_rootless: facts.is_rootless,
+            image_id: image.id,
+            runtime: options.runtime.clone().unwrap_or_else(|| facts.default_runtime.clone()),
+            isolation: facts.isolation(Boundary::Open),
+        })
+    }
+
+    /// Removes the containers that hosts left behind which are dead, in whatever state they are, and their folders. Those of
+    /// hosts that live are left alone. Where a host lives on another machine, or may, its containers' lease decides.
+    ///
+    /// # Errors
+    /// When the engine cannot be asked. What cannot be removed is in the result.
+    pub async fn sweep(&self) -> Result<SweptContainers, SandboxError> {
+        let keeper = self.inner.keeper().await?;
+        self.inner.sweep(&keeper).await
+    }
+
+    async fn premises(&self) -> Result<&Premises, SandboxError> {
+        let made = self.premises.get_or_try_init(|| async {
+            let data = self.data.clone();
+            let made = tokio::task::spawn_blocking(move || {
+                Premises::make(data.map_or_else(DataFolder::temporary, Ok)?)
+            });
+            made.await.map_err(|error| unavailable("its preparation failed", error))?
+        });
+        made.await
+    }
+
+    /// Looks at folders, and makes the container's place.
+    async fn prepare(
+        &self,
+        keeper: &Arc<Keeper>,
+        image: &ImageFacts,
+        context: &ExecutionContext,
+    ) -> Result<Prepared, SandboxError> {
+        self.premises().await?;
+        let (inner, premises, keeper) =
+            (Arc::clone(&self.inner), Arc::clone(&self.premises), Arc::clone(keeper));
+        let (image, context) = (image.clone(), context.clone());
+        let prepared = tokio::task::spawn_blocking(move || {
+            let premises = premises.get().ok_or_else(|| no_engine("it was not looked for"))?;
+            let ingredients = Ingredients {
+                address: keeper.engine.address(),
+                facts: keeper.engine.facts(),
+                image: &image,
+                options: &inner.options,
+                premises,
+                environment: &inner.environment,
+                context: &context,
+            };
+            ingredients.prepare()
+        });
+        prepared.await.map_err(|error| unavailable("its preparation failed", error))?
+    }
+}
+
+impl Connector for Docker {
+    /// As far as it is known without the engine: what containers of an ordinary one keep apart.
+    fn isolation(&self) -> Isolation {
+        Isolation::FULL
+    }
+
+    fn connect<'a>(
+        &'a self,
+        context: &'a ExecutionContext,
+    ) -> BoxFuture<'a, Result<Connection, SandboxError>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            let proxy = egress::proxy(&self.egress, &context.network)?;
+            let keeper = inner.keeper().await?;
+            let image = inner.image(&keeper.engine).await?;
+            let prepared = self.prepare(&keeper, &image, context).await?;
+            let Prepared { hello, layout, bound, people, place, left, disk } = prepared;
+            for left in &left {
+                take_back(left).await?;
+            }
+            let facts = keeper.engine.facts();
+            let premises = self.premises().await?;
+            let seccomp = match facts.kind {
+                EngineKind::Docker => super::seccomp::profile().to_string(),
+                EngineKind::Podman => text(&premises.seccomp)?,
+            };
+            let spec = Spec {
+                engine: facts.kind,
+                image: &image,
+                limits: &context.limits,
+                user: &people.user,
+                numbers: people.numbers,
+                user_namespace: people.user_namespace,
+                runtime: inner.options.runtime.as_deref(),
+                seccomp: &seccomp,
+                bound: &bound,
+                has_ipv6: keeper.engine.address().is_local() && Path::new("/proc/sys/net/ipv6").exists(),
+            };
+            let now = SystemClock.timestamp().millis() / 1000;
+            let labels = inner.host()?.labels(&inner.options, &spec.digest(), now);
+            let body = spec.body(labels);
+            let isolation = Isolation { disk, ..facts.isolation(people.identity) };
+            // Nobody begins who would have to wait for the others.
+            let permit = Arc::clone(&inner.gate).acquire_owned().await;
+            let permit = permit.map_err(|error| unavailable("no container can be started", error))?;
+            let remains = Remains {
+                held: keeper.hold(),
+                handed_over: people.handed_over,
+                shelves: Shelves::new(place),
+                _premises: Arc::clone(&self.premises) as _,
+            };
+            let started = start(remains, body, isolation, permit).await?;
+            Ok(Connection {
+                reader: Box::new(started.reader),
+                writer: Box::new(started.writer),
+                hello,
+                layout,
+                proxy,
+                guard: Box::new(started.guard),
+            })
+        })
+    }
+}
+
+impl Inner {
+    async fn keeper(self: &Arc<Self>) -> Result<Arc<Keeper>, SandboxError> {
+        let found = self.keeper.get_or_try_init(|| async {
+            let usual;
+            let addresses = if self.options.engine.is_empty() {
+                usual = EngineAddress::candidates(None, None).map_err(no_engine)?;
+                &usual
+            } else {
+                &self.options.engine
+            };
+            let keeper = Keeper::new(Engine::find(addresses).await?, &self.instance);
+            // What hosts that were killed left behind. Nobody waits for it.
+            let (inner, sweeper) = (Arc::clone(self), Arc::clone(&keeper));
+            keeper.run(async move {
+                match inner.sweep(&sweeper).await {
+                    Ok(swept) => tracing::debug!(?swept, "looked for containers of dead hosts"),
+                    Err(error) => tracing::warn!(%error, "failed to look for containers of dead hosts"),
+                }
+            });
+            Ok(keeper)
+        });
+        found.await.map(Arc::clone)
+    }
+
+    fn host(&self) -> Result<Host, SandboxError> {
+        Host::own(&self.instance).map_err(|error| unavailable("this process cannot be named", error))
+    }
+
+    async fn image(&self, engine: &Engine) -> Result<ImageFacts, SandboxError> {
+        let image = engine.image(&self.options.image).await?;
+        if let Some(architecture) = image.architecture.as_deref()
+            && !fits(architecture)
+        {
+            return Err(wrong_architecture("the image", architecture));
+        }
+        Ok(ImageFacts::of(image))
+    }
+
+    async fn sweep(&self, keeper: &Keeper) -> Result<SweptContainers, SandboxError> {
+        sweep(keeper, &self.host()?).await
+    }
+}
+
+/// What a container hears.
+type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// A container that was started, and its streams.
+struct Started {
+    reader: AttachReader,
+    writer: Writer,
+    guard: ContainerGuard,
+}
+
+/// Makes and starts a container. Where nobody waits for it any more, it is removed as soon as the engine can: a question
+/// that was asked is not taken back, so what is asked runs to its end in a task.
+async fn start(
+    mut remains: Remains,
+    body: ContainerCreateBody,
+    isolation: Isolation,
+    permit: OwnedSemaphorePermit,
+) -> Result<Started, SandboxError> {
+    let keeper = Arc::clone(remains.held.keeper());
+    let (sender, receiver) = oneshot::channel();
+    keeper.run(async move {
+        let made = make(&mut remains, body, isolation, || sender.is_closed()).await;
+        drop(permit);
+        let result = match made {
+            Ok((reader, writer, complaints, isolation)) => {
+                Ok(Started { reader, writer, guard: ContainerGuard::new(remains, complaints, isolation) })
+            }
+            Err(error) => {
+                // Nothing is left of it when the error is told.
+                remains.clear().await;
+                Err(error)
+            }
+        };
+        // One that nobody takes is removed when it is dropped.
+        let _ = sender.send(result);
+    });
+    receiver.await.unwrap_or_else(|error| Err(unavailable("the container's start was dropped", error)))
+}
+
+type Streams = (AttachReader, Writer, Complaints, Isolation);
+
+async fn make(
+    remains: &mut Remains,
+    body: ContainerCreateBody,
+    isolation: Isolation,
+    is_unwanted: impl Fn() -> bool,
+) -> Result<Streams, SandboxError> {
+    let wanted = || {
+        let unwanted = || SandboxError::new(SandboxErrorKind::Cancelled, "nobody waits for the container");
+        if is_unwanted() { Err(unwanted()) } else { Ok(()) }
+    };
+    let keeper = Arc::clone(remains.held.keeper());
+    remains.handed_over.hand_over().await?;
+    let held: &Held = &remains.held;
+    wanted()?;
+    let warnings = keeper.engine.create(held.name(), body).await?;
+    let isolation = honest(isolation, &warnings);
+    wanted()?;
+    let streams = keeper.engine.attach(held.name()).await?;
+    wanted()?;
+    keeper.engine.start(held.name()).await?;
+    let complaints = Complaints::default();
+    let reader = AttachReader::new(streams.output, complaints.clone());
+    Ok((reader, streams.input, complaints, isolation))
+}
+
+/// What the engine says that it does not do.
+fn honest(isolation: Isolation, warnings: &[String]) -> Isolation {
+    let mut honest = isolation;
+    for warning in warnings.iter().map(|warning| warning.to_ascii_lowercase()) {
+        tracing::warn!(warning, "the engine warns");
+        if !warning.contains("discard") {
+            continue;
+        }
+        // The limit of swap alone does not matter where there is none.
+        if warning.contains("memory") && !warning.contains("swap") {
+            honest.memory = Boundary::Open;
+        }
+        if warning.contains("cpu") {
+            honest.processor = Boundary::Open;
+        }
+        if warning.contains("pids") {
+            honest.process_count = Boundary::Open;
+        }
+    }
+    honest
+}
+
+fn check_runtime(facts: &EngineFacts, runtime: &str) -> Result<(), SandboxError> {
+    // Podman does not list all that it finds.
+    if facts.kind != EngineKind::Docker || facts.runtimes.iter().any(|known| known == runtime) {
+        return Ok(());
+    }
+    let known = facts.runtimes.join("`, `");
+    let message = format!("the engine has no runtime `{runtime}`; it has `{known}`");
+    Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
+}
+
+/// Whether the guest's program runs on such a machine.
+fn fits(architecture: &str) -> bool {
+    let normal = |name| match name {
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        other => other,
+    };
+    normal(architecture) == normal(std::env::consts::ARCH)
+}
+
+fn wrong_architecture(what: &str, architecture: &str) -> SandboxError {
+    let message = format!(
+        "{what} is for `{architecture}`, and the guest's program for `{}`: take an image for this machine, or build with \
+         `CONJURE_GUEST` naming a program that fits",
+        std::env::consts::ARCH
+    );
+    SandboxError::new(SandboxErrorKind::Unavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_engine_discards_is_open() {
+        let warning = |text: &str| honest(Isolation::FULL, &[text.to_owned()]);
+        let memory = warning(
+            "Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.",
+        );
+        assert_eq!(memory.open().collect::<Vec<_>>(), ["memory"]);
+        let swap =
+            warning("Your kernel does not support swap limit capabilities. Memory limited without swap.");
+        assert_eq!(swap, Isolation::FULL);
+        let pids = warning("Your kernel does not support PIDs limit capabilities. PIDs limit discarded.");
+        assert_eq!(pids.open().collect::<Vec<_>>(), ["process_count"]);
+    }
+
+    #[test]
+    fn architectures_have_two_names() {
+        let own = std::env::consts::ARCH;
+        assert!(fits(own) && fits(if own == "x86_64" { "amd64" } else { "arm64" }));
+        assert!(!fits("riscv64"));
+    }
+}

@@ -1,0 +1,222 @@
+//! An engine that answers: every question to it has a deadline, and every answer that is a failure is explained.
+//!
+//! State: the client, which opens a connection for each question and keeps none.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use bollard::container::AttachContainerResults;
+use bollard::errors::Error;
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect};
+use bollard::query_parameters::{
+    AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
+    RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
+};
+use bollard::{API_DEFAULT_VERSION, Docker as Client};
+use futures_util::StreamExt as _;
+
+use super::address::EngineAddress;
+use super::facts::EngineFacts;
+use super::failure::{explained, is_absent, is_conflict, no_engine, no_image, silent};
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// A question that costs an engine next to nothing.
+const SOON: Duration = Duration::from_secs(10);
+
+/// What makes an engine work: it may have much to do.
+const WORK: Duration = Duration::from_secs(60);
+
+/// How long a removal that another one has begun is waited for, in steps.
+const REMOVAL_STEP: Duration = Duration::from_millis(50);
+const REMOVAL_STEPS: u32 = 200;
+
+/// An engine that answers.
+#[derive(Debug)]
+pub(super) struct Engine {
+    client: Client,
+    address: EngineAddress,
+    facts: EngineFacts,
+}
+
+impl Engine {
+    /// The first of these that answers and can be used.
+    ///
+    /// # Errors
+    /// `EngineUnavailable`, with the reason of the likeliest one.
+    pub(super) async fn find(addresses: &[EngineAddress]) -> Result<Self, SandboxError> {
+        let mut refusals: Vec<SandboxError> = Vec::new();
+        for address in addresses {
+            match Self::at(address).await {
+                Ok(engine) => return Ok(engine),
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
+        // What is there and does not answer tells more than what is not there.
+        let telling = refusals.iter().position(|refusal| !refusal.to_string().contains("nothing is at"));
+        let likeliest = telling.unwrap_or(0);
+        if refusals.is_empty() {
+            return Err(no_engine("none was named"));
+        }
+        Err(refusals.swap_remove(likeliest))
+    }
+
+    async fn at(address: &EngineAddress) -> Result<Self, SandboxError> {
+        let client = match address {
+            EngineAddress::Unix(path) => {
+                Client::connect_with_unix(&path.to_string_lossy(), WORK.as_secs(), API_DEFAULT_VERSION)
+            }
+            EngineAddress::Tcp(host) => Client::connect_with_http(host, WORK.as_secs(), API_DEFAULT_VERSION),
+        };
+        let client = client.map_err(|error| explained(address, "be connected to", &error))?;
+        let doing = "tell its version";
+        let client = answer(address, doing, SOON, client.negotiate_version()).await?;
+        let version = answer(address, doing, SOON, client.version()).await?;
+        let info = answer(address, "tell what it can", SOON, client.info()).await?;
+        let facts = EngineFacts::of(address, version, info)?;
+        tracing::debug!(%address, engine = facts.name(), "found a container engine");
+        Ok(Self { client, address: address.clone(), facts })
+    }
+
+    pub(super) const fn address(&self) -> &EngineAddress {
+        &self.address
+    }
+
+    pub(super) const fn facts(&self) -> &EngineFacts {
+        &self.facts
+    }
+
+    /// The image of this name or digest.
+    pub(super) async fn image(&self, image: &str) -> Result<ImageInspect, SandboxError> {
+        let doing = "look at the image";
+        let asked = within(&self.address, doing, SOON, self.client.inspect_image(image)).await?;
+        asked.map_err(|error| {
+            if is_absent(&error) { no_image(image) } else { explained(&self.address, doing, &error) }
+        })
+    }
+
+    /// Makes a container of this name; what the engine has to say to it is yielded.
+    pub(super) async fn create(
+        &self,
+        name: &str,
+        body: ContainerCreateBody,
+    ) -> Result<Vec<String>, SandboxError> {
+        let doing = "make a container";
+        let image = body.image.clone().unwrap_or_default();
+        let options =
+            CreateContainerOptions { name: Some(name.to_owned()), ..CreateContainerOptions::default() };
+        let asked = self.client.create_container(Some(options), body);
+        let made = within(&self.address, doing, WORK, asked).await?.map_err(|error| match &error {
+            // It was removed just now.
+            Error::DockerResponseServerError { status_code: 404, message } if message.contains("image") => {
+                no_image(&image)
+            }
+            error => explained(&self.address, doing, error),
+        })?;
+        Ok(made.warnings)
+    }
+
+    /// The streams of a container that has not been started yet: nothing that it says is missed.
+    pub(super) async fn attach(&self, name: &str) -> Result<AttachContainerResults, SandboxError> {
+        let options = AttachContainerOptions {
+            stream: true,
+            stdin: true,
+            stdout: true,
+            stderr: true,
+            ..AttachContainerOptions::default()
+        };
+        let asked = self.client.attach_container(name, Some(options));
+        answer(&self.address, "give a container's streams", WORK, asked).await
+    }
+
+    pub(super) async fn start(&self, name: &str) -> Result<(), SandboxError> {
+        let asked = self.client.start_container(name, None::<StartContainerOptions>);
+        answer(&self.address, "start a container", WORK, asked).await
+    }
+
+    /// A container as it is now; `None` when it is not there.
+    pub(super) async fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, SandboxError> {
+        let doing = "look at a container";
+        let asked = self.client.inspect_container(name, None::<InspectContainerOptions>);
+        match within(&self.address, doing, SOON, asked).await? {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(explained(&self.address, doing, &error)),
+        }
+    }
+
+    /// Waits until a container that was started does not run, however long that takes.
+    ///
+    /// # Errors
+    /// When the engine cannot be asked any more.
+    pub(super) async fn ended(&self, name: &str) -> Result<(), SandboxError> {
+        loop {
+            let options = WaitContainerOptions { condition: "not-running".to_owned() };
+            let mut waiting = Box::pin(self.client.wait_container(name, Some(options)));
+            match waiting.next().await {
+                // An exit code that is not 0 comes as an error.
+                Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) => return Ok(()),
+                Some(Err(error)) if is_absent(&error) => return Ok(()),
+                // Some engines answer only when it has ended, which is later than the client waits.
+                Some(Err(Error::RequestTimeoutError)) => {}
+                Some(Err(error)) => return Err(explained(&self.address, "wait for a container", &error)),
+                None => {
+                    let still = self.inspect(name).await?.and_then(|found| found.state?.running);
+                    if still != Some(true) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Kills and removes a container, with the volumes that are nobody else's, in whatever state it is. One that is not there
+    /// is removed.
+    pub(super) async fn remove(&self, name: &str) -> Result<(), SandboxError> {
+        let doing = "remove a container";
+        for _ in 0..REMOVAL_STEPS {
+            let options = RemoveContainerOptions { force: true, v: true, link: false };
+            let asked = self.client.remove_container(name, Some(options));
+            match within(&self.address, doing, WORK, asked).await? {
+                Ok(()) => return Ok(()),
+                Err(error) if is_absent(&error) => return Ok(()),
+                // Another removal is at it, or its start is.
+                Err(error) if is_conflict(&error) => tokio::time::sleep(REMOVAL_STEP).await,
+                Err(error) => return Err(explained(&self.address, doing, &error)),
+            }
+        }
+        let message = format!("the engine does not {doing}: `{name}` is being removed and does not go");
+        Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
+    }
+
+    /// All containers that bear this label, whatever their state.
+    pub(super) async fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, SandboxError> {
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(HashMap::from([("label".to_owned(), vec![label.to_owned()])])),
+            ..ListContainersOptions::default()
+        };
+        let asked = self.client.list_containers(Some(options));
+        answer(&self.address, "list containers", WORK, asked).await
+    }
+}
+
+/// The engine's answer, its failure explained.
+async fn answer<T>(
+    address: &EngineAddress,
+    doing: &str,
+    patience: Duration,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Result<T, SandboxError> {
+    within(address, doing, patience, asked).await?.map_err(|error| explained(address, doing, &error))
+}
+
+/// The engine's answer, in time.
+async fn within<T>(
+    address: &EngineAddress,
+    doing: &str,
+    patience: Duration,
+    asked: impl Future<Output = T>,
+) -> Result<T, SandboxError> {
+    tokio::time::timeout(patience, asked).await.map_err(|_| silent(address, doing, patience))
+}

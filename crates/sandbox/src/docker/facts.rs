@@ -1,0 +1,195 @@
+//! What an engine is and can do, as it says itself.
+
+use bollard::models::{SystemInfo, SystemVersion};
+
+use super::address::EngineAddress;
+use super::failure::no_engine;
+use crate::error::SandboxError;
+use crate::isolation::{Boundary, Isolation};
+
+/// Which engine it is: they differ in details.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// Docker Engine, or what behaves like it.
+    Docker,
+    /// Podman's service.
+    Podman,
+}
+
+impl EngineKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "Docker Engine",
+            Self::Podman => "Podman",
+        }
+    }
+}
+
+/// What containers have to do with here: the engine and the image, both of which are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DockerEnvironment {
+    /// Which engine.
+    pub engine: EngineKind,
+    /// Its version, as it says it.
+    pub version: String,
+    /// Where it listens.
+    pub address: EngineAddress,
+    /// Whether it runs without root's rights.
+    pub is_rootless: bool,
+    /// The image's own name: its digest.
+    pub image_id: String,
+    /// The runtime that containers are run by.
+    pub runtime: String,
+    /// What containers keep apart from the host, as far as it is known before there is one.
+    pub isolation: Isolation,
+}
+
+/// What an engine is and can do.
+#[derive(Debug, Clone)]
+pub(super) struct EngineFacts {
+    pub(super) kind: EngineKind,
+    pub(super) version: String,
+    pub(super) is_rootless: bool,
+    /// Whether users in containers are others on the host (`userns-remap`).
+    pub(super) maps_users: bool,
+    pub(super) limits_memory: bool,
+    pub(super) limits_processors: bool,
+    pub(super) limits_processes: bool,
+    pub(super) default_runtime: String,
+    pub(super) runtimes: Vec<String>,
+}
+
+/// The oldest versions, with what they are called and when they came.
+const LEAST_DOCKER: (u32, u32) = (20, 10);
+const LEAST_PODMAN: (u32, u32) = (4, 0);
+
+impl EngineFacts {
+    /// Of an engine's two answers.
+    ///
+    /// # Errors
+    /// When the engine is too old, or says what no engine does.
+    pub(super) fn of(
+        address: &EngineAddress,
+        version: SystemVersion,
+        info: SystemInfo,
+    ) -> Result<Self, SandboxError> {
+        let components = version.components.unwrap_or_default();
+        let podman = components.iter().find(|component| component.name.contains("Podman"));
+        let (kind, text) = match (podman, version.version) {
+            (Some(podman), _) => (EngineKind::Podman, podman.version.clone()),
+            (None, Some(version)) => (EngineKind::Docker, version),
+            (None, None) => {
+                return Err(no_engine(format!("what answers at `{address}` tells no version")));
+            }
+        };
+        let least = match kind {
+            EngineKind::Docker => LEAST_DOCKER,
+            EngineKind::Podman => LEAST_PODMAN,
+        };
+        let name = kind.name();
+        let found = numbers(&text)
+            .ok_or_else(|| no_engine(format!("the one at `{address}` has no version: `{text}`")))?;
+        if found < least {
+            return Err(no_engine(format!(
+                "{name} {text} at `{address}` is too old: {}.{} or later is needed",
+                least.0, least.1
+            )));
+        }
+        if info.os_type.as_deref().is_some_and(|system| system != "linux") {
+            return Err(no_engine(format!("{name} at `{address}` runs no containers of Linux")));
+        }
+        let security = info.security_options.unwrap_or_default();
+        let has = |name: &str| security.iter().any(|option| option.split(',').any(|part| part == name));
+        let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
+        runtimes.sort_unstable();
+        Ok(Self {
+            kind,
+            version: text,
+            is_rootless: has("name=rootless"),
+            maps_users: has("name=userns"),
+            limits_memory: info.memory_limit == Some(true),
+            limits_processors: info.cpu_cfs_quota == Some(true),
+            limits_processes: info.pids_limit == Some(true),
+            default_runtime: info.default_runtime.unwrap_or_default(),
+            runtimes,
+        })
+    }
+
+    /// Its name and version, for people.
+    pub(super) fn name(&self) -> String {
+        let rootless = if self.is_rootless { " (rootless)" } else { "" };
+        format!("{} {}{rootless}", self.kind.name(), self.version)
+    }
+
+    /// What every container of this engine keeps apart from the host, if its guest can close itself in. `identity`:
+    /// whether commands run as somebody who owns nothing.
+    pub(super) fn isolation(&self, identity: Boundary) -> Isolation {
+        Isolation {
+            filesystem: Boundary::Enforced,
+            network: Boundary::Enforced,
+            processes: Boundary::Enforced,
+            identity,
+            syscalls: Boundary::Enforced,
+            memory: Boundary::enforced_if(self.limits_memory),
+            processor: Boundary::enforced_if(self.limits_processors),
+            process_count: Boundary::enforced_if(self.limits_processes),
+            disk: Boundary::Enforced,
+        }
+    }
+}
+
+/// The first two numbers of a version.
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split(['.', '-', '+', '~']);
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next().and_then(|minor| minor.parse().ok()).unwrap_or(0);
+    Some((major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::SystemVersionComponents;
+
+    use super::*;
+
+    fn facts(version: SystemVersion) -> Result<EngineFacts, SandboxError> {
+        EngineFacts::of(&EngineAddress::Unix("/run/engine".into()), version, SystemInfo::default())
+    }
+
+    fn docker(version: &str) -> SystemVersion {
+        SystemVersion { version: Some(version.to_owned()), ..SystemVersion::default() }
+    }
+
+    fn podman(version: &str) -> SystemVersion {
+        let component = SystemVersionComponents {
+            name: "Podman Engine".to_owned(),
+            version: version.to_owned(),
+            ..SystemVersionComponents::default()
+        };
+        SystemVersion { components: Some(vec![component]), ..docker(version) }
+    }
+
+    #[test]
+    fn an_engine_that_is_too_old_is_refused_by_name() {
+        assert_eq!(facts(docker("20.10.24+dfsg1")).unwrap().name(), "Docker Engine 20.10.24+dfsg1");
+        assert_eq!(facts(docker("29.0.0-rc.1")).unwrap().kind, EngineKind::Docker);
+        assert_eq!(facts(podman("4.3.1")).unwrap().kind, EngineKind::Podman);
+        for (version, told) in [
+            (docker("19.03.15"), "Docker Engine 19.03.15 at `unix:///run/engine` is too old: 20.10 or later"),
+            (podman("3.4.4"), "Podman 3.4.4 at `unix:///run/engine` is too old: 4.0 or later"),
+            (docker("dev"), "has no version: `dev`"),
+            (SystemVersion::default(), "tells no version"),
+        ] {
+            let error = facts(version).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+            assert_eq!(error.kind(), crate::SandboxErrorKind::EngineUnavailable);
+        }
+    }
+
+    #[test]
+    fn what_an_engine_does_not_limit_is_open() {
+        let open = facts(docker("25.0.3")).unwrap().isolation(Boundary::Enforced);
+        assert_eq!(open.open().collect::<Vec<_>>(), ["memory", "processor", "process_count"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! What an engine's failure means: no engine, no image, or a container that cannot be had; and what helps.
+
+use std::error::Error as _;
+use std::io;
+use std::time::Duration;
+
+use bollard::errors::Error;
+
+use super::address::EngineAddress;
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// There is no engine that can be used, for this reason.
+pub(super) fn no_engine(reason: impl std::fmt::Display) -> SandboxError {
+    SandboxError::new(
+        SandboxErrorKind::EngineUnavailable,
+        format!("no container engine can be used: {reason}"),
+    )
+}
+
+/// An engine that does not answer in time.
+pub(super) fn silent(address: &EngineAddress, doing: &str, patience: Duration) -> SandboxError {
+    no_engine(format!(
+        "the one at `{address}` did not {doing} within {} s; it may hang or have too much to do: look at its log, \
+         and restart it",
+        patience.as_secs()
+    ))
+}
+
+/// What an error of the engine's means that came while `doing` something.
+pub(super) fn explained(address: &EngineAddress, doing: &str, error: &Error) -> SandboxError {
+    match error {
+        Error::DockerResponseServerError { status_code, message } => refused(doing, *status_code, message),
+        Error::SocketNotFoundError(_) => absent(address),
+        Error::RequestTimeoutError => no_engine(format!("the one at `{address}` is too slow to {doing}")),
+        Error::JsonDataError { .. }
+        | Error::JsonSerdeError { .. }
+        | Error::APIVersionParseError {}
+        | Error::StrParseError { .. } => nonsense(address, error),
+        _ => match cause(error) {
+            Some(io::ErrorKind::NotFound) => absent(address),
+            Some(io::ErrorKind::ConnectionRefused) => {
+                no_engine(format!("nothing listens at `{address}` any more; start Docker or Podman"))
+            }
+            Some(io::ErrorKind::PermissionDenied) => forbidden(address),
+            Some(_) => no_engine(format!(
+                "the connection to `{address}` broke while it was to {doing}: {}",
+                whole(error)
+            )),
+            None => nonsense(address, error),
+        },
+    }
+}
+
+fn absent(address: &EngineAddress) -> SandboxError {
+    no_engine(format!(
+        "nothing is at `{address}`; start Docker or Podman, or say by DOCKER_HOST where the engine listens"
+    ))
+}
+
+fn forbidden(address: &EngineAddress) -> SandboxError {
+    no_engine(format!(
+        "this user may not use `{address}`: add the user to the socket's group (`usermod -aG docker USER`, which makes \
+         the user as mighty as root), or run a rootless engine (`systemctl --user start podman.socket`)"
+    ))
+}
+
+fn nonsense(address: &EngineAddress, error: &Error) -> SandboxError {
+    no_engine(format!("what answers at `{address}` does not speak as an engine does ({})", whole(error)))
+}
+
+/// What an engine that answers does not do.
+fn refused(doing: &str, status: u16, message: &str) -> SandboxError {
+    let message = message.trim();
+    let lower = message.to_ascii_lowercase();
+    let (kind, hint) = if lower.contains("no space left on device") || lower.contains("disk quota exceeded") {
+        (SandboxErrorKind::NoSpace, "; make room where the engine keeps its data (`docker system df`)")
+    } else if lower.contains("runtime") && (lower.contains("unknown") || lower.contains("not found")) {
+        (SandboxErrorKind::Unavailable, "; `docker info` lists the runtimes that there are")
+    } else if lower.contains("exec format error") {
+        let hint = "; the guest's program is for another kind of processor than the engine's: build with \
+                    `CONJURE_GUEST` naming one that fits";
+        (SandboxErrorKind::Unavailable, hint)
+    } else if lower.contains("permission denied") && lower.contains("exec") {
+        let hint = "; the folder for the host's data may lie on a file system that runs no programs (`noexec`): \
+                    choose another one";
+        (SandboxErrorKind::Unavailable, hint)
+    } else if status >= 500 && lower.contains("resource temporarily unavailable") {
+        (
+            SandboxErrorKind::Exhausted,
+            "; the machine has no more processes, memory or files for another container",
+        )
+    } else {
+        (SandboxErrorKind::Unavailable, "")
+    };
+    SandboxError::new(kind, format!("the engine does not {doing}: {message}{hint}"))
+}
+
+/// The image is not there.
+pub(super) fn no_image(image: &str) -> SandboxError {
+    SandboxError::new(
+        SandboxErrorKind::ImageNotFound,
+        format!(
+            "the engine has no image `{image}`: `conjure image build` makes the usual one, `docker pull {image}` gets \
+             one that is published"
+        ),
+    )
+}
+
+/// Whether it says that something is not there.
+pub(super) fn is_absent(error: &Error) -> bool {
+    matches!(error, Error::DockerResponseServerError { status_code: 404, .. })
+}
+
+/// Whether the engine is at it already, or the name is taken.
+pub(super) fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::DockerResponseServerError { status_code: 409, .. })
+}
+
+/// What the system said, where it did.
+fn cause(error: &Error) -> Option<io::ErrorKind> {
+    if let Error::IOError { err } = error {
+        return Some(err.kind());
+    }
+    let mut next = error.source();
+    while let Some(source) = next {
+        if let Some(io) = source.downcast_ref::<io::Error>() {
+            return Some(io.kind());
+        }
+        next = source.source();
+    }
+    None
+}
+
+/// The error with what caused it.
+fn whole(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        next = source.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status_code: u16, message: &str) -> SandboxError {
+        let error = Error::DockerResponseServerError { status_code, message: message.to_owned() };
+        explained(&EngineAddress::Unix("/run/engine".into()), "make a container", &error)
+    }
+
+    #[test]
+    fn what_an_engine_refuses_is_told_with_what_helps() {
+        for (message, kind, hint) in [
+            ("write /x: no space left on device", SandboxErrorKind::NoSpace, "make room"),
+            ("unknown or invalid runtime name: runsc", SandboxErrorKind::Unavailable, "docker info"),
+            (
+                "OCI runtime create failed: exec: \"/.conjure/conjure-guest\": permission denied: unknown",
+                SandboxErrorKind::Unavailable,
+                "noexec",
+            ),
+            (
+                "exec /.conjure/conjure-guest: exec format error",
+                SandboxErrorKind::Unavailable,
+                "CONJURE_GUEST",
+            ),
+            ("something new", SandboxErrorKind::Unavailable, "does not make a container: something new"),
+        ] {
+            let error = told(500, message);
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(hint), "{error}");
+        }
+    }
+}

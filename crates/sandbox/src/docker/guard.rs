@@ -1,0 +1,144 @@
+//! Holds a container, and with it what was handed over to its user, and its place. All go with it, in this order.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_guest::protocol::{InForce, Welcome};
+use futures_util::future::BoxFuture;
+
+use super::attach::Complaints;
+use super::held::{Held, Keeper};
+use crate::connector::SandboxGuard;
+use crate::isolation::{Boundary, Isolation};
+use crate::jail::HandedOver;
+use crate::places::Shelves;
+use crate::provision::Provider;
+
+#[derive(Debug)]
+pub(super) struct ContainerGuard {
+    keeper: Arc<Keeper>,
+    complaints: Complaints,
+    isolation: Isolation,
+    /// How it ended, once that was seen.
+    how: Option<String>,
+    /// `None` once all of it was given back.
+    remains: Option<Remains>,
+}
+
+/// What a container leaves when it has ended.
+pub(super) struct Remains {
+    pub(super) held: Held,
+    /// Taken back when nothing runs any more.
+    pub(super) handed_over: HandedOver,
+    pub(super) shelves: Shelves,
+    /// What it was made of, which must be there for as long.
+    pub(super) _premises: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remains").field("container", &self.held.name()).finish_non_exhaustive()
+    }
+}
+
+impl Remains {
+    /// Removes the container, and then the rest.
+    pub(super) async fn clear(&mut self) {
+        if let Err(error) = self.held.remove().await {
+            // Dropping it tries again; commands may run for as long.
+            tracing::warn!(%error, container = self.held.name(), "a container could not be removed yet");
+        }
+        self.handed_over.take_back().await;
+        let shelves = self.shelves.clone();
+        let removed = tokio::task::spawn_blocking(move || shelves.remove()).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%error, "a container's folder is left to be swept");
+        }
+    }
+}
+
+impl ContainerGuard {
+    pub(super) fn new(remains: Remains, complaints: Complaints, isolation: Isolation) -> Self {
+        let keeper = Arc::clone(remains.held.keeper());
+        Self { keeper, complaints, isolation, how: None, remains: Some(remains) }
+    }
+
+    /// How a container that does not run any more has ended.
+    async fn describe(&self, name: &str) -> String {
+        let state = match self.keeper.engine.inspect(name).await {
+            Ok(Some(found)) => found.state.unwrap_or_default(),
+            Ok(None) => return "its container was removed by somebody else".to_owned(),
+            Err(error) => return format!("how it ended cannot be told: {error}"),
+        };
+        if let Some(error) = state.error.filter(|error| !error.is_empty()) {
+            return error;
+        }
+        match (state.oom_killed, state.exit_code.unwrap_or_default()) {
+            (Some(true), 137) => "the kernel killed it, because memory ran out".to_owned(),
+            (_, code @ 129..=192) => format!("killed by signal {}", code - 128),
+            (_, code) => format!("exit code {code}"),
+        }
+    }
+}
+
+impl SandboxGuard for ContainerGuard {
+    fn greeted(&mut self, welcome: &Welcome) -> Isolation {
+        let syscalls = Boundary::enforced_if(welcome.rules.syscalls == InForce::Yes);
+        Isolation { syscalls, ..self.isolation }
+    }
+
+    fn provider(&self) -> Option<Arc<dyn Provider>> {
+        let remains = self.remains.as_ref()?;
+        Some(Arc::new(remains.shelves.clone()))
+    }
+
+    fn ended(&mut self) -> BoxFuture<'_, String> {
+        Box::pin(async {
+            if let Some(how) = &self.how {
+                return how.clone();
+            }
+            let Some(name) = self.remains.as_ref().map(|remains| remains.held.name().to_owned()) else {
+                return "it was ended".to_owned();
+            };
+            let how = match self.keeper.engine.ended(&name).await {
+                Ok(()) => self.describe(&name).await,
+                Err(error) => error.to_string(),
+            };
+            let how = match self.complaints.text().as_str() {
+                "" => how,
+                complaint => format!("{how}: {complaint}"),
+            };
+            self.how = Some(how.clone());
+            how
+        })
+    }
+
+    fn kill(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Some(remains) = &mut self.remains
+                && let Err(error) = remains.held.remove().await
+            {
+                tracing::warn!(%error, "a container could not be killed yet");
+            }
+        })
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Some(remains) = &mut self.remains {
+                remains.clear().await;
+            }
+            self.remains = None;
+        })
+    }
+}
+
+impl Drop for ContainerGuard {
+    /// Where nobody waits for the end any more.
+    fn drop(&mut self) {
+        if let Some(mut remains) = self.remains.take() {
+            self.keeper.run(async move { remains.clear().await });
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Holding a container by its name, which is known before there is one: so that it goes whatever is dropped, and when.
+//!
+//! State: the names that this connector holds, and the tasks that remove what nobody waits for. What they cannot remove is
+//! left to [`super::Docker::sweep`]; what is left when the process dies, to that of the next host.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::engine::Engine;
+use crate::error::SandboxError;
+
+/// How long one who has no runtime waits for an engine.
+const LAST_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a removal that failed is tried again, first after this time, then after twice as much, and so on.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const TRIES: u32 = 40;
+
+/// An engine, and what a connector holds of it.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) engine: Engine,
+    instance: String,
+    next: AtomicU64,
+    held: Mutex<BTreeSet<String>>,
+    tasks: TaskTracker,
+}
+
+impl Keeper {
+    pub(super) fn new(engine: Engine, instance: &str) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            instance: instance.to_owned(),
+            next: AtomicU64::new(0),
+            held: Mutex::default(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// A name for a container that will be made, held from now on.
+    pub(super) fn hold(self: &Arc<Self>) -> Held {
+        let name = format!("conjure-{}-{}", self.instance, self.next.fetch_add(1, Ordering::Relaxed));
+        self.names().insert(name.clone());
+        let doomed = Doomed { keeper: Arc::clone(self), name, is_gone: false };
+        Held { keeper: Arc::clone(self), doomed: Some(doomed) }
+    }
+
+    /// Whether a container of this name is held, or being removed.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.names().contains(name)
+    }
+
+    /// Runs it to its end, even when nobody waits for it. Where there is no runtime any more, it is dropped.
+    pub(super) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = Handle::try_current() {
+            self.tasks.spawn_on(work, &runtime);
+        }
+    }
+
+    fn names(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A container's name. Dropping it removes the container, if there is one.
+#[derive(Debug)]
+pub(super) struct Held {
+    keeper: Arc<Keeper>,
+    /// `None` when it is being dropped.
+    doomed: Option<Doomed>,
+}
+
+impl Held {
+    pub(super) const fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.doomed.as_ref().map_or("", |doomed| &doomed.name)
+    }
+
+    /// Removes the container, and waits for it. Again, it does nothing.
+    pub(super) async fn remove(&mut self) -> Result<(), SandboxError> {
+        match &mut self.doomed {
+            Some(doomed) => doomed.remove().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(doomed) = self.doomed.take().filter(|doomed| !doomed.is_gone) else { return };
+        // A runtime that is shutting down drops the task, and a thread that has none drops what would be one: then the
+        // engine is asked without.
+        self.keeper.run(doomed.remove_at_last());
+    }
+}
+
+/// A container that must go.
+#[derive(Debug)]
+struct Doomed {
+    keeper: Arc<Keeper>,
+    name: String,
+    is_gone: bool,
+}
+
+impl Doomed {
+    async fn remove(&mut self) -> Result<(), SandboxError> {
+        if !self.is_gone {
+            self.keeper.engine.remove(&self.name).await?;
+            self.let_go();
+        }
+        Ok(())
+    }
+
+    /// Removes it, however often that must be tried: the engine may be restarting.
+    async fn remove_at_last(mut self) {
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..TRIES {
+            let Err(error) = self.remove().await else { return };
+            tracing::debug!(%error, container = self.name, "a container could not be removed yet");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        tracing::warn!(container = self.name, "a container is left to be swept");
+        self.let_go();
+    }
+
+    /// From now on it is for who sweeps.
+    fn let_go(&mut self) {
+        self.is_gone = true;
+        self.keeper.names().remove(&self.name);
+    }
+}
+
+impl Drop for Doomed {
+    /// Where nobody can wait, because the runtime goes: asks the engine once.
+    fn drop(&mut self) {
+        if self.is_gone {
+            return;
+        }
+        let request = format!("DELETE /containers/{}?force=true&v=true", self.name);
+        match self.keeper.engine.address().ask_blocking(&request, LAST_PATIENCE) {
+            Ok(200..=299 | 404) => {}
+            told => tracing::warn!(?told, container = self.name, "a container is left to be swept"),
+        }
+        self.let_go();
+    }
+}

@@ -1,0 +1,168 @@
+//! What a container bears so that whoever finds it knows whose it is: labels.
+//!
+//! A host is a process: its number, its start and its pid namespace, in one boot of one machine. Who finds a container of a
+//! host that is dead for certain removes it; where that cannot be known (another machine, another namespace), the lease
+//! decides.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use conjure_base::Digest;
+
+use crate::cgroup::Owner;
+
+use super::options::DockerOptions;
+
+/// What all of ours bear.
+pub(super) const MANAGED: &str = "conjure.managed-by=conjure";
+
+const PREFIX: &str = "conjure.";
+const MANAGED_BY: &str = "conjure.managed-by";
+const INSTANCE: &str = "conjure.instance";
+const OWNER: &str = "conjure.owner";
+const BOOT: &str = "conjure.boot";
+const CREATED: &str = "conjure.created";
+const LEASE: &str = "conjure.lease";
+const SPEC: &str = "conjure.spec";
+const TENANT: &str = "conjure.tenant";
+const SESSION: &str = "conjure.session";
+
+/// A host, as its containers name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Host {
+    /// The connector in it, by a name of its own.
+    instance: String,
+    owner: String,
+    boot: String,
+}
+
+/// What becomes of a container that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its host lives, or may live.
+    Kept,
+    /// It is this connector's own.
+    Own,
+    /// Its host is dead.
+    LeftBehind,
+}
+
+impl Host {
+    /// This process, and a connector in it.
+    pub(super) fn own(instance: &str) -> io::Result<Self> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        Ok(Self { instance: instance.to_owned(), owner: Owner::own()?.name(0), boot })
+    }
+
+    /// The labels of a container that is made at `now` (seconds since the epoch) of what has the digest `spec`.
+    pub(super) fn labels(&self, options: &DockerOptions, spec: &Digest, now: u64) -> HashMap<String, String> {
+        let given = options.labels.iter().filter(|(name, _)| !name.starts_with(PREFIX));
+        let mut labels: HashMap<String, String> =
+            given.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let lease = now.saturating_add(options.lease.as_secs());
+        let own = [
+            (MANAGED_BY, "conjure".to_owned()),
+            (INSTANCE, self.instance.clone()),
+            (OWNER, self.owner.clone()),
+            (BOOT, self.boot.clone()),
+            (CREATED, now.to_string()),
+            (LEASE, lease.to_string()),
+            (SPEC, spec.to_hex()),
+        ];
+        let hashed = [(TENANT, &options.tenant), (SESSION, &options.session)];
+        let hashed = hashed.into_iter().filter_map(|(name, value)| {
+            let value = value.as_ref()?;
+            Some((name, Digest::of(value.as_bytes()).to_hex()))
+        });
+        labels.extend(own.into_iter().chain(hashed).map(|(name, value)| (name.to_owned(), value)));
+        labels
+    }
+
+    /// What becomes of a container with these labels.
+    pub(super) fn fate(&self, labels: &HashMap<String, String>, now: u64) -> Fate {
+        let label = |name: &str| labels.get(name).map(String::as_str);
+        if label(MANAGED_BY) != Some("conjure") {
+            return Fate::Kept;
+        }
+        if label(INSTANCE) == Some(&self.instance) {
+            return Fate::Own;
+        }
+        let is_here = label(BOOT) == Some(&self.boot);
+        let owner = label(OWNER).and_then(Owner::of).filter(|_| is_here);
+        let is_expired =
+            label(LEASE).and_then(|lease| lease.parse().ok()).is_none_or(|lease: u64| lease < now);
+        // One that lives here keeps its containers however old they are.
+        let is_left = match owner {
+            Some(owner) if owner.is_alive() => false,
+            Some(owner) if owner.is_dead() => true,
+            _ => is_expired,
+        };
+        if is_left { Fate::LeftBehind } else { Fate::Kept }
+    }
+}
+
+/// The digest of what a container is made of, but for who makes it and what is a secret.
+pub(super) fn spec_digest(parts: &BTreeMap<&str, String>) -> Digest {
+    let text: Vec<String> = parts.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    Digest::of(text.concat().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn host(instance: &str) -> Host {
+        Host::own(instance).unwrap()
+    }
+
+    fn labels(host: &Host) -> HashMap<String, String> {
+        host.labels(&DockerOptions::default(), &Digest::of(b""), NOW)
+    }
+
+    #[test]
+    fn whose_host_is_dead_is_left_behind_and_whose_may_live_is_not() {
+        let me = host("me");
+        assert_eq!(me.fate(&labels(&me), NOW), Fate::Own);
+        assert_eq!(me.fate(&labels(&host("sibling")), NOW + 100_000_000), Fate::Kept);
+        // A process with my number that was started at another time, so it is dead.
+        let mut dead = host("dead");
+        let (rest, started) = dead.owner.trim_end_matches("-0").rsplit_once('-').unwrap();
+        dead.owner = format!("{rest}-{}-0", started.parse::<u64>().unwrap() + 1);
+        assert_eq!(me.fate(&labels(&dead), NOW), Fate::LeftBehind);
+        // Of another boot or another machine, nobody knows; until its lease is over.
+        let elsewhere = Host { boot: "another".to_owned(), ..dead };
+        assert_eq!(me.fate(&labels(&elsewhere), NOW), Fate::Kept);
+        let later = NOW + DockerOptions::default().lease.as_secs() + 1;
+        assert_eq!(me.fate(&labels(&elsewhere), later), Fate::LeftBehind);
+        let own_boot_only = Host { owner: "nonsense".to_owned(), ..host("odd") };
+        assert_eq!(me.fate(&labels(&own_boot_only), NOW), Fate::Kept);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_kept_whatever_it_bears() {
+        let me = host("me");
+        let mut foreign = labels(&me);
+        foreign.remove(MANAGED_BY);
+        assert_eq!(me.fate(&foreign, u64::MAX), Fate::Kept);
+        assert_eq!(me.fate(&HashMap::new(), u64::MAX), Fate::Kept);
+    }
+
+    #[test]
+    fn names_are_hashed_and_our_own_labels_cannot_be_set() {
+        let options = DockerOptions {
+            tenant: Some("acme".to_owned()),
+            labels: BTreeMap::from([
+                ("team".to_owned(), "blue".to_owned()),
+                (OWNER.to_owned(), "me, honestly".to_owned()),
+            ]),
+            ..DockerOptions::default()
+        };
+        let labels = host("me").labels(&options, &Digest::of(b""), NOW);
+        assert_eq!(labels["team"], "blue");
+        assert_eq!(labels[TENANT], Digest::of(b"acme").to_hex());
+        assert_ne!(labels[OWNER], "me, honestly");
+        assert!(!labels.contains_key(SESSION));
+    }
+}

@@ -1,0 +1,279 @@
+//! What a container is made of: all of the hardening, in one place.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+};
+use conjure_base::Digest;
+use conjure_guest::protocol::Access;
+
+use super::facts::EngineKind;
+use super::image_facts::ImageFacts;
+use super::labels::spec_digest;
+use crate::jail::{HOME, HOSTNAME};
+use crate::limits::Limits;
+
+/// Where the guest's program lies in a container.
+pub(super) const GUEST: &str = "/.conjure/conjure-guest";
+
+/// The guest holds some descriptors for each operation, of which there may be a thousand.
+const GUEST_FILES: u32 = 8192;
+
+/// The period in which processor time is counted, in microseconds.
+const PERIOD: i64 = 100_000;
+
+/// A file system in memory needs few files for its bytes.
+const BYTES_PER_INODE: u64 = 4096;
+
+/// A file or folder of the host's in a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) access: Access,
+}
+
+/// What a container is made of.
+#[derive(Debug)]
+pub(super) struct Spec<'a> {
+    pub(super) engine: EngineKind,
+    pub(super) image: &'a ImageFacts,
+    pub(super) limits: &'a Limits,
+    pub(super) user: &'a str,
+    pub(super) numbers: Option<(u32, u32)>,
+    pub(super) user_namespace: Option<&'a str>,
+    pub(super) runtime: Option<&'a str>,
+    /// The filter of system calls as this engine takes it.
+    pub(super) seccomp: &'a str,
+    pub(super) bound: &'a [Bound],
+    /// Whether the machine has IPv6 at all.
+    pub(super) has_ipv6: bool,
+}
+
+impl Spec<'_> {
+    /// Tells containers that are made of the same from others. What differs from session to session is not in it.
+    pub(super) fn digest(&self) -> Digest {
+        let targets: Vec<_> = self.bound.iter().map(|bound| (&bound.target, bound.access)).collect();
+        spec_digest(&BTreeMap::from([
+            ("image", self.image.id.clone()),
+            ("limits", format!("{:?}", self.limits)),
+            ("runtime", format!("{:?}", self.runtime)),
+            ("targets", format!("{targets:?}")),
+            ("seccomp", Digest::of(self.seccomp.as_bytes()).to_hex()),
+        ]))
+    }
+
+    /// The same in the engine's words.
+    pub(super) fn body(&self, labels: HashMap<String, String>) -> ContainerCreateBody {
+        ContainerCreateBody {
+            image: Some(self.image.id.clone()),
+            labels: Some(labels),
+            hostname: Some(HOSTNAME.to_owned()),
+            user: Some(self.user.to_owned()),
+            // Whatever the image would start, and ask whether it is well.
+            entrypoint: Some(vec![GUEST.to_owned()]),
+            cmd: Some(Vec::new()),
+            healthcheck: Some(HealthConfig {
+                test: Some(vec!["NONE".to_owned()]),
+                ..HealthConfig::default()
+            }),
+            // Whatever the image has there.
+            working_dir: Some("/".to_owned()),
+            // Frames are no text; and when the host is gone, the guest must see the end of its stream.
+            tty: Some(false),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            open_stdin: Some(true),
+            stdin_once: Some(true),
+            host_config: Some(self.host_config()),
+            ..ContainerCreateBody::default()
+        }
+    }
+
+    fn host_config(&self) -> HostConfig {
+        let limits = self.limits;
+        let memory = number(limits.memory());
+        HostConfig {
+            // What it may use.
+            memory: Some(memory),
+            memory_swap: Some(memory),
+            cpu_period: Some(PERIOD),
+            cpu_quota: Some(i64::from(limits.millicpus()) * PERIOD / 1000),
+            pids_limit: Some(limits.processes().into()),
+            ulimits: Some(self.ulimits()),
+            shm_size: Some(number(limits.tmp() / 4)),
+            // What it may do.
+            privileged: Some(false),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            security_opt: Some(vec!["no-new-privileges".to_owned(), format!("seccomp={}", self.seccomp)]),
+            // What it sees.
+            readonly_rootfs: Some(true),
+            mounts: Some(self.bound.iter().map(mount).collect()),
+            tmpfs: Some(self.memory_file_systems()),
+            network_mode: Some("none".to_owned()),
+            // Engines switch it off where there is no interface, and programs that listen on `::1` expect it.
+            sysctls: self
+                .has_ipv6
+                .then(|| HashMap::from([("net.ipv6.conf.lo.disable_ipv6".to_owned(), "0".to_owned())])),
+            ipc_mode: Some("private".to_owned()),
+            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            userns_mode: self.user_namespace.map(str::to_owned),
+            // Who looks after it is the host alone.
+            init: Some(false),
+            auto_remove: Some(false),
+            restart_policy: Some(RestartPolicy {
+                name: Some(RestartPolicyNameEnum::NO),
+                ..RestartPolicy::default()
+            }),
+            // Frames are no log, and what the engine writes it must write before it passes it on.
+            log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+            runtime: self.runtime.map(str::to_owned),
+            ..HostConfig::default()
+        }
+    }
+
+    /// Never `nproc`: it would count all processes of the user on the whole machine.
+    fn ulimits(&self) -> Vec<ResourcesUlimits> {
+        let files = i64::from(self.limits.open_files());
+        let longest = number(self.limits.disk());
+        [("nofile", files, files.max(GUEST_FILES.into())), ("fsize", longest, longest), ("core", 0, 0)]
+            .map(|(name, soft, hard)| ResourcesUlimits {
+                name: Some(name.to_owned()),
+                soft: Some(soft),
+                hard: Some(hard),
+            })
+            .into()
+    }
+
+    /// What may be written beside the host's folders, all of it in memory and of a size. Where the image wants a volume,
+    /// too: it would be room on the disk that nobody counts, and that outlives the container.
+    fn memory_file_systems(&self) -> HashMap<String, String> {
+        let tmp = self.limits.tmp();
+        let own = [
+            ("/tmp", tmp * 3 / 8, Whose::Everybodys),
+            ("/var/tmp", tmp / 8, Whose::Everybodys),
+            (HOME, tmp / 4, Whose::Theirs),
+        ];
+        // What the host has there is meant.
+        let is_taken = |path: &str| self.bound.iter().any(|bound| Path::new(path).starts_with(&bound.target));
+        let volumes = self.image.volumes.iter().map(String::as_str).filter(|path| !is_taken(path));
+        let volumes = volumes.map(|path| (path, tmp / 4, Whose::Everybodys));
+        volumes
+            .chain(own)
+            .map(|(path, bytes, whose)| (path.to_owned(), self.memory_file_system(bytes, whose)))
+            .collect()
+    }
+
+    fn memory_file_system(&self, bytes: u64, whose: Whose) -> String {
+        let common = format!("rw,exec,nosuid,nodev,size={bytes}");
+        match (self.engine, whose, self.numbers) {
+            (EngineKind::Docker, Whose::Theirs, Some((user, group))) => {
+                format!("{common},nr_inodes={},mode=0755,uid={user},gid={group}", inodes(bytes))
+            }
+            (EngineKind::Docker, ..) => format!("{common},nr_inodes={},mode=1777", inodes(bytes)),
+            // It knows fewer options, and would copy what the image has there.
+            (EngineKind::Podman, ..) => format!("{common},mode=1777,notmpcopyup"),
+        }
+    }
+}
+
+/// Whose a file system in memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Theirs,
+    Everybodys,
+}
+
+fn inodes(bytes: u64) -> u64 {
+    (bytes / BYTES_PER_INODE).max(64)
+}
+
+fn number(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Whatever is mounted below a folder that is for reading only does not come along: engines make only the top so.
+fn mount(bound: &Bound) -> Mount {
+    let is_fixed = bound.access == Access::ReadOnly;
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(bound.source.clone()),
+        target: Some(bound.target.clone()),
+        read_only: Some(is_fixed),
+        bind_options: is_fixed
+            .then(|| MountBindOptions { non_recursive: Some(true), ..MountBindOptions::default() }),
+        ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(engine: EngineKind, volumes: &[&str]) -> ContainerCreateBody {
+        let image = ImageFacts {
+            id: "sha256:1".to_owned(),
+            volumes: volumes.iter().map(|path| (*path).to_owned()).collect(),
+            ..ImageFacts::default()
+        };
+        let bound = ["/workspace", "/mnt/skills"].map(|target| Bound {
+            source: format!("/host{target}"),
+            target: target.to_owned(),
+            access: if target == "/workspace" { Access::ReadWrite } else { Access::ReadOnly },
+        });
+        let spec = Spec {
+            engine,
+            image: &image,
+            limits: &Limits::default(),
+            user: "7:8",
+            numbers: Some((7, 8)),
+            user_namespace: None,
+            runtime: Some("runsc"),
+            seccomp: "{}",
+            bound: &bound,
+            has_ipv6: true,
+        };
+        spec.body(HashMap::new())
+    }
+
+    #[test]
+    fn a_container_is_hardened_as_it_must_be() {
+        let body = body(EngineKind::Docker, &[]);
+        assert_eq!(body.user.as_deref(), Some("7:8"));
+        assert_eq!((body.tty, body.stdin_once), (Some(false), Some(true)));
+        let host = body.host_config.unwrap();
+        assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
+        assert_eq!(host.security_opt, Some(vec!["no-new-privileges".to_owned(), "seccomp={}".to_owned()]));
+        assert_eq!((host.readonly_rootfs, host.privileged), (Some(true), Some(false)));
+        assert_eq!((host.memory, host.memory_swap), (Some(512 << 20), Some(512 << 20)));
+        assert_eq!((host.cpu_quota, host.cpu_period), (Some(100_000), Some(100_000)));
+        assert_eq!(host.pids_limit, Some(256));
+        assert_eq!((host.network_mode.as_deref(), host.ipc_mode.as_deref()), (Some("none"), Some("private")));
+        assert_eq!(host.log_config.unwrap().typ.as_deref(), Some("none"));
+        assert_eq!(host.runtime.as_deref(), Some("runsc"));
+        let ulimits = host.ulimits.unwrap();
+        let names: Vec<_> = ulimits.iter().filter_map(|limit| limit.name.as_deref()).collect();
+        assert_eq!(names, ["nofile", "fsize", "core"]);
+        let read_only: Vec<_> = host.mounts.unwrap().iter().map(|mount| mount.read_only).collect();
+        assert_eq!(read_only, [Some(false), Some(true)]);
+        // What would share something with the host or with others.
+        assert_eq!((host.pid_mode, host.uts_mode, host.binds, host.devices), (None, None, None, None));
+    }
+
+    #[test]
+    fn volumes_that_an_image_wants_are_memory_of_a_size() {
+        let host = body(EngineKind::Docker, &["/data", "/workspace/deep"]).host_config.unwrap();
+        let mut places: Vec<_> = host.tmpfs.unwrap().into_iter().collect();
+        places.sort();
+        let paths: Vec<_> = places.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["/data", "/home/sandbox", "/tmp", "/var/tmp"]);
+        assert_eq!(places[1].1, "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=0755,uid=7,gid=8");
+        assert!(places.iter().all(|(_, options)| options.contains("size=")));
+        let podman = body(EngineKind::Podman, &[]).host_config.unwrap().tmpfs.unwrap();
+        assert_eq!(podman["/tmp"], "rw,exec,nosuid,nodev,size=100663296,mode=1777,notmpcopyup");
+    }
+}

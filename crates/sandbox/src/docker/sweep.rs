@@ -1,0 +1,45 @@
+//! Removing what hosts that are dead have left: containers in every state, and their places.
+
+use std::collections::HashMap;
+
+use conjure_base::{Clock as _, SystemClock};
+
+use super::held::Keeper;
+use super::labels::{Fate, Host, MANAGED};
+use crate::error::SandboxError;
+
+/// What a sweep of containers did.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct SweptContainers {
+    /// Containers of dead hosts, and such of this connector's own as could not be removed before; now they are.
+    pub removed: usize,
+    /// Containers of hosts that live or may live, this one among them.
+    pub alive: usize,
+    /// What could not be removed.
+    pub failures: Vec<SandboxError>,
+}
+
+/// Removes every container that was left behind.
+pub(super) async fn sweep(keeper: &Keeper, host: &Host) -> Result<SweptContainers, SandboxError> {
+    let now = SystemClock.timestamp().millis() / 1000;
+    let mut swept = SweptContainers::default();
+    for found in keeper.engine.labelled(MANAGED).await? {
+        let names = found.names.unwrap_or_default();
+        let name = names.first().map(|name| name.trim_start_matches('/')).unwrap_or_default();
+        let is_left = match host.fate(&found.labels.unwrap_or_else(HashMap::new), now) {
+            Fate::Kept => false,
+            Fate::Own => !keeper.holds(name),
+            Fate::LeftBehind => true,
+        };
+        let Some(id) = found.id.filter(|_| is_left) else {
+            swept.alive += 1;
+            continue;
+        };
+        match keeper.engine.remove(&id).await {
+            Ok(()) => swept.removed += 1,
+            Err(error) => swept.failures.push(error),
+        }
+    }
+    Ok(swept)
+}

@@ -1,0 +1,125 @@
+//! Engines that are not there, not for this user, too old, silent or no engines: each is told, in time, with what helps.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use conjure_sandbox::{
+    Docker, DockerOptions, EngineAddress, ExecutionContext, SandboxError, SandboxErrorKind,
+};
+
+use crate::world::open;
+
+async fn refusal(addresses: Vec<EngineAddress>) -> SandboxError {
+    let connector = Docker::new(DockerOptions { engine: addresses, ..DockerOptions::default() }, []);
+    let workspace = tempfile::tempdir().unwrap();
+    let refused = open(&connector, &ExecutionContext::new(workspace.path())).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::EngineUnavailable, "{refused}");
+    assert!(refused.to_string().starts_with("no container engine can be used: "), "{refused}");
+    assert_eq!(connector.check_environment().await.unwrap_err().kind(), SandboxErrorKind::EngineUnavailable);
+    refused
+}
+
+fn unix(path: &Path) -> EngineAddress {
+    EngineAddress::Unix(path.to_owned())
+}
+
+/// Answers every request with this, as long as the test lives.
+fn answering(socket: &Path, answer: impl Fn(&str) -> String + Send + 'static) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut request = [0; 4096];
+            let Ok(length) = stream.read(&mut request) else { continue };
+            let _ = stream.write_all(answer(&String::from_utf8_lossy(&request[..length])).as_bytes());
+        }
+    });
+}
+
+fn json(body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[tokio::test]
+async fn an_engine_that_is_not_there_is_told_with_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = refusal(vec![unix(&folder.path().join("none"))]).await;
+    assert!(missing.to_string().contains("start Docker or Podman"), "{missing}");
+    // Left by an engine that was killed.
+    let dead = folder.path().join("dead");
+    drop(UnixListener::bind(&dead).unwrap());
+    let refused = refusal(vec![unix(&folder.path().join("none")), unix(&dead)]).await;
+    assert!(refused.to_string().contains("nothing listens at"), "{refused}");
+    // Nobody listens at the port of discarding.
+    let refused = refusal(vec!["tcp://127.0.0.1:9".parse().unwrap()]).await;
+    assert!(refused.to_string().contains("tcp://127.0.0.1:9"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_socket_that_is_not_for_this_user_is_told_with_what_helps() {
+    if rustix::process::geteuid().is_root() {
+        // Whom no permission stops: a folder that even root may not search is one that cannot be had.
+        eprintln!("SKIPPED: root may use every socket; the message is tested beside its code");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let refused = refusal(vec![unix(&socket)]).await;
+    assert!(refused.to_string().contains("usermod -aG docker"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_engine_that_is_too_old_is_told_its_age() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("old");
+    answering(&socket, |request| {
+        if request.contains("/version") {
+            json(r#"{"Version":"19.03.8","ApiVersion":"1.40","MinAPIVersion":"1.12"}"#)
+        } else {
+            json("{}")
+        }
+    });
+    let refused = refusal(vec![unix(&socket)]).await;
+    assert!(refused.to_string().contains("19.03.8"), "{refused}");
+    assert!(refused.to_string().contains("20.10 or later is needed"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_is_no_engine_is_told() {
+    for (name, answer) in [
+        ("page", json("<html>welcome</html>")),
+        ("other", json(r#"{"hello":"world"}"#)),
+        ("noise", "SSH-2.0-OpenSSH_9.2\r\n".to_owned()),
+        ("empty", String::new()),
+        (
+            "refusal",
+            "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy"
+                .to_owned(),
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join(name);
+        answering(&socket, move |_| answer.clone());
+        let connector =
+            Docker::new(DockerOptions { engine: vec![unix(&socket)], ..DockerOptions::default() }, []);
+        let refused = connector.check_environment().await.unwrap_err();
+        let kinds = [SandboxErrorKind::EngineUnavailable, SandboxErrorKind::Unavailable];
+        assert!(kinds.contains(&refused.kind()), "{name}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_is_silent_is_waited_for_no_longer_than_it_must() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("silent");
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let refused = refusal(vec![unix(&socket)]).await;
+    assert!(refused.to_string().contains("did not tell its version within"), "{refused}");
+}

@@ -1,0 +1,181 @@
+//! Where things lie in a container, and whose they are.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+use conjure_sandbox::{
+    Access, CommandEnd, DataFolder, DockerOptions, Executor, Provision, SandboxErrorKind, SharedFolder,
+    Shelf, View, Volume,
+};
+use conjure_store::Variant;
+
+use crate::support::options;
+use crate::world::{World, open};
+
+#[tokio::test]
+async fn a_container_is_as_a_jail_is() {
+    let Some(world) = World::new() else { return };
+    let it = world.container().await;
+    assert_eq!(
+        it.sh("whoami; id -gn; pwd; echo ~ $USER $LANG $TZ $OMP_NUM_THREADS; cat /proc/sys/kernel/hostname /proc/1/comm")
+            .await,
+        "sandbox\nsandbox\n/workspace\n/home/sandbox sandbox C.UTF-8 Asia/Tokyo 1\nsandbox\nconjure-guest\n"
+    );
+    let places = "for it in \"$(mktemp)\" ~/.cache/x /dev/shm/x ./x; do mkdir -p \"${it%/*}\" && echo y > \"$it\" && \
+                  cat \"$it\"; done";
+    assert_eq!(it.sh(places).await, "y\n".repeat(4));
+    // Programs can be run from memory, as they can on any machine.
+    assert_eq!(
+        it.sh("printf '#!/bin/sh\\necho made\\n' > /tmp/run && chmod +x /tmp/run && /tmp/run").await,
+        "made\n"
+    );
+    assert_eq!(
+        it.sh("ls -A /mnt/skills /artifacts /output").await,
+        "/artifacts:\n\n/mnt/skills:\n\n/output:\n"
+    );
+    assert_eq!(it.sh("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '").await, "lo\n");
+    it.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn python_finds_what_programs_rely_on() {
+    let Some(world) = World::new() else { return };
+    let it = world.container().await;
+    let program = "import multiprocessing, getpass, os, subprocess, tempfile, threading\n\
+        queue = multiprocessing.Queue()\n\
+        child = multiprocessing.Process(target=queue.put, args=(7,)); child.start(); print(queue.get()); child.join()\n\
+        with multiprocessing.get_context('fork').Pool(2) as pool: print(pool.map(abs, [-1, -2]))\n\
+        print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout.strip())\n\
+        t = threading.Thread(target=print, args=('thread',)); t.start(); t.join()\n\
+        print(getpass.getuser(), os.path.expanduser('~'), tempfile.gettempdir())";
+    let outcome = it.run(&["python3", "-c", program]).await.unwrap();
+    assert_eq!(crate::support::text(&outcome), "7\n[1, 2]\nchild\nthread\nsandbox /home/sandbox /tmp\n");
+    it.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn what_commands_write_is_the_hosts_again() {
+    let Some(world) = World::new() else { return };
+    let connector = world.connector();
+    let it = world
+        .container_with(&connector, |context| {
+            fs::write(context.workspace.join("old"), "1").unwrap();
+        })
+        .await;
+    assert_ne!(it.sh("id -u").await, "0\n");
+    it.sh("echo 2 >> old; mkdir -p made/deep; echo x > made/deep/file; chmod 600 made/deep/file").await;
+    it.sandbox.cleanup().await;
+    let own = rustix::process::geteuid().as_raw();
+    for name in ["", "old", "made", "made/deep", "made/deep/file"] {
+        assert_eq!(fs::metadata(it.workspace.path().join(name)).unwrap().uid(), own, "{name}");
+    }
+    assert_eq!(fs::read_to_string(it.workspace.path().join("old")).unwrap(), "12\n");
+    fs::remove_dir_all(it.workspace.path().join("made")).unwrap();
+    world.until_nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn commands_run_as_the_workspaces_owner() {
+    let Some(world) = World::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can have a workspace that is somebody else's");
+        return;
+    }
+    let connector = world.connector();
+    let it = world
+        .container_with(&connector, |context| chown(&context.workspace, Some(4321), Some(1234)).unwrap())
+        .await;
+    assert_eq!(
+        it.sh("id -u; id -g; whoami; touch file; stat -c %u:%g file").await,
+        "4321\n1234\nsandbox\n4321:1234\n"
+    );
+    it.sandbox.cleanup().await;
+    let user = DockerOptions { user: Some("1000:1000".to_owned()), ..world.options() };
+    let connector = conjure_sandbox::Docker::new(user, []);
+    let it = world
+        .container_with(&connector, |context| {
+            fs::set_permissions(&context.workspace, fs::Permissions::from_mode(0o777)).unwrap();
+        })
+        .await;
+    assert_eq!(it.sh("id -u; id -g; touch file && echo made").await, "1000\n1000\nmade\n");
+    it.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn skills_and_volumes_are_where_they_should_be_and_for_reading_only() {
+    let Some(world) = World::new() else { return };
+    let host = tempfile::tempdir().unwrap();
+    for (folder, text) in [("skill", "a skill"), ("fixed", "a volume"), ("open", "written")] {
+        fs::create_dir(host.path().join(folder)).unwrap();
+        fs::write(host.path().join(folder).join("file"), text).unwrap();
+    }
+    fs::set_permissions(host.path().join("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    let volume = |name: &str, access| Volume {
+        host: host.path().join(name),
+        target: format!("/data/{name}").into(),
+        access,
+    };
+    let volumes = vec![volume("fixed", Access::ReadOnly), volume("open", Access::ReadWrite)];
+    let connector = conjure_sandbox::Docker::new(DockerOptions { volumes, ..world.options() }, []);
+    let skill = SharedFolder::new(host.path().join("skill"), "/mnt/skills/one");
+    let it = world.container_with(&connector, |context| context.read_only = vec![skill]).await;
+    assert_eq!(it.sh("cat /mnt/skills/one/file /data/fixed/file").await, "a skilla volume");
+    for path in ["/mnt/skills/one/x", "/mnt/skills/x", "/data/fixed/x", "/usr/x", "/etc/x", "/x", "/output/x"]
+    {
+        let outcome = it.run(&["sh", "-c", &format!("echo x > {path}")]).await.unwrap();
+        assert_ne!(outcome.end, CommandEnd::Exited(0), "{path}");
+    }
+    it.sh("echo x > /data/open/x").await;
+    assert!(host.path().join("open/x").exists());
+    let shown = it.sandbox.view("/mnt/skills/one/file", None, 100, options()).await.unwrap();
+    assert!(matches!(shown, View::Text { text, .. } if text == "a skill"));
+    let refused = it.sandbox.create_file("/mnt/skills/one/file", b"x", options()).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed);
+    it.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn content_appears_in_a_container_that_runs() {
+    let Some(world) = World::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataFolder::open(folder.path()).unwrap();
+    let store = data.store();
+    let digest = store.insert_bytes(b"late", Variant::Plain).unwrap().digest;
+    let connector = world.connector().with_data(data.clone());
+    let it = world.container_with(&connector, |_| {}).await;
+    let provision = Provision::file(Shelf::Artifacts, "late.txt", store, digest, Variant::Plain);
+    let path = it.sandbox.provide(provision.clone(), options()).await.unwrap();
+    assert_eq!(it.sh(&format!("cat {}", path.display())).await, "late");
+    let again = it.sandbox.provide(provision, options()).await.unwrap_err();
+    assert_eq!(again.kind(), SandboxErrorKind::Exists);
+    let change =
+        it.run(&["sh", "-c", "echo x > /artifacts/late.txt || rm -f /artifacts/late.txt"]).await.unwrap();
+    assert_ne!(change.end, CommandEnd::Exited(0));
+    it.sandbox.cleanup().await;
+    let left: Vec<_> = fs::read_dir(data.sandboxes().path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn what_would_be_a_way_to_the_engine_is_refused() {
+    let Some(world) = World::new() else { return };
+    let volume = |host: &str, target: &str| Volume {
+        host: host.into(),
+        target: target.into(),
+        access: Access::ReadOnly,
+    };
+    for (volume, told) in [
+        (volume("/var/run", "/data"), "the engine's socket"),
+        (volume("/run/docker.sock", "/data/socket"), "the engine's socket"),
+        (volume("/usr", "/etc"), "the sandbox's own `/etc`"),
+        (volume("/usr", "/data/../etc"), "no place in a sandbox"),
+        (volume("/no/such/folder", "/data"), "cannot be used"),
+    ] {
+        let options = DockerOptions { volumes: vec![volume], ..world.options() };
+        let workspace = tempfile::tempdir().unwrap();
+        let context = conjure_sandbox::ExecutionContext::new(workspace.path());
+        let refused = open(&conjure_sandbox::Docker::new(options, []), &context).await.unwrap_err();
+        assert!(refused.to_string().contains(told), "{refused}");
+    }
+    assert!(world.containers().await.is_empty());
+}

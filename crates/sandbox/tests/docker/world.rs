@@ -1,0 +1,176 @@
+//! What the tests of containers need: an image, a connector whose containers can be told from all others, a sandbox.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bollard::models::{ContainerInspectResponse, ContainerSummary};
+use bollard::query_parameters::{
+    InspectContainerOptions, ListContainersOptions, ListImagesOptions, RemoveContainerOptionsBuilder,
+};
+use conjure_base::SystemClock;
+use conjure_sandbox::{
+    Command, CommandEnd, CommandOutcome, Docker, DockerOptions, ExecutionContext, Executor, Sandbox,
+    SandboxError,
+};
+use tempfile::TempDir;
+
+use crate::support::image::{Content, DEBIAN, TestImage, test_image_of};
+use crate::support::{host, options, soon, text, told};
+
+/// The label that tells the containers of a test.
+const LABEL: &str = "conjure-test";
+
+/// An image, and connectors for it. What a test leaves of its containers fails it.
+pub(crate) struct World {
+    mark: String,
+    image: Image,
+}
+
+enum Image {
+    Own(TestImage),
+    /// Of the test that started this process: it removes it.
+    OfParent(String),
+}
+
+/// A sandbox, and its workspace.
+pub(crate) struct Container {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) workspace: TempDir,
+}
+
+impl World {
+    /// With a small Debian; `None` where there is no engine and none is required.
+    pub(crate) fn new() -> Option<Self> {
+        Self::of(&DEBIAN)
+    }
+
+    pub(crate) fn of(content: &'static Content) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let image = if told().is_some() { image_of_parent() } else { Image::Own(test_image_of(content)?) };
+        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Some(Self { mark, image })
+    }
+
+    pub(crate) fn options(&self) -> DockerOptions {
+        let engine = vec!["unix:///var/run/docker.sock".parse().unwrap()];
+        let labels = [(LABEL.to_owned(), self.mark.clone())].into();
+        let image = match &self.image {
+            Image::Own(image) => image.name().to_owned(),
+            Image::OfParent(name) => name.clone(),
+        };
+        DockerOptions { engine, image, labels, ..DockerOptions::default() }
+    }
+
+    pub(crate) fn connector(&self) -> Docker {
+        Docker::new(self.options(), host())
+    }
+
+    pub(crate) async fn container(&self) -> Container {
+        self.container_with(&self.connector(), |_| {}).await
+    }
+
+    pub(crate) async fn container_with(
+        &self,
+        connector: &Docker,
+        change: impl FnOnce(&mut ExecutionContext),
+    ) -> Container {
+        let workspace = tempfile::tempdir().unwrap();
+        let mut context = ExecutionContext::new(workspace.path());
+        change(&mut context);
+        let sandbox = open(connector, &context).await.unwrap();
+        Container { sandbox, workspace }
+    }
+
+    /// The containers of this test, whatever their state.
+    pub(crate) async fn containers(&self) -> Vec<ContainerSummary> {
+        let filters = HashMap::from([("label".to_owned(), vec![format!("{LABEL}={}", self.mark)])]);
+        let options =
+            ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
+        engine().await.list_containers(Some(options)).await.unwrap()
+    }
+
+    /// The one container of this test, as the engine has it.
+    pub(crate) async fn inspected(&self) -> ContainerInspectResponse {
+        let all = self.containers().await;
+        assert_eq!(all.len(), 1);
+        let id = all[0].id.as_deref().unwrap();
+        engine().await.inspect_container(id, None::<InspectContainerOptions>).await.unwrap()
+    }
+
+    /// Ends when the engine has no container of this test any more.
+    pub(crate) async fn until_nothing_is_left(&self) {
+        for _ in 0..1200 {
+            if self.containers().await.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("containers are left: {:?}", self.containers().await);
+    }
+}
+
+impl World {
+    /// Removes the containers of this test.
+    pub(crate) fn remove_all(&self) {
+        apart(async {
+            for container in self.containers().await {
+                let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+                let name = container.id.unwrap();
+                if let Err(error) = engine().await.remove_container(&name, Some(options)).await {
+                    // Who else is at it is faster.
+                    eprintln!("a container of a test: {error}");
+                }
+            }
+        });
+    }
+}
+
+impl Drop for World {
+    /// What a failed test has left goes, so that the image can; one that has left something fails.
+    fn drop(&mut self) {
+        let left = apart(self.containers());
+        self.remove_all();
+        assert!(left.is_empty() || std::thread::panicking() || told().is_some(), "left behind: {left:?}");
+    }
+}
+
+/// Waits for it on a thread and a runtime of its own: also where there is a runtime already, or none any more.
+pub(crate) fn apart<T: Send>(work: impl Future<Output = T> + Send) -> T {
+    let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+    std::thread::scope(|scope| scope.spawn(run).join()).unwrap()
+}
+
+/// The image of the test that started this process.
+fn image_of_parent() -> Image {
+    let parent = format!("-{}-", std::os::unix::process::parent_id());
+    let all = apart(async { engine().await.list_images(None::<ListImagesOptions>).await.unwrap() });
+    let mut names = all.into_iter().flat_map(|image| image.repo_tags);
+    let own = names.find(|name| name.starts_with("conjure-test:") && name.contains(&parent));
+    Image::OfParent(own.unwrap())
+}
+
+impl Container {
+    pub(crate) async fn run(&self, argv: &[&str]) -> Result<CommandOutcome, SandboxError> {
+        self.sandbox.run(Command::new(argv.iter().copied()), options()).await
+    }
+
+    /// What a script writes; it must end well.
+    pub(crate) async fn sh(&self, script: &str) -> String {
+        let outcome = self.run(&["sh", "-c", script]).await.unwrap();
+        let text = text(&outcome);
+        assert_eq!(outcome.end, CommandEnd::Exited(0), "{text}");
+        text
+    }
+}
+
+pub(crate) async fn open(connector: &Docker, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
+    Sandbox::open(connector, context, Arc::new(SystemClock), soon(120)).await
+}
+
+/// The engine itself.
+pub(crate) async fn engine() -> bollard::Docker {
+    let engine = bollard::Docker::connect_with_socket_defaults().unwrap();
+    engine.with_timeout(Duration::from_secs(60)).negotiate_version().await.unwrap()
+}
