@@ -47,7 +47,7 @@ const CONTAINER_USER: Variable = variable(
 );
 const VOLUMES: Variable = variable(
     "CONJURE_VOLUMES",
-    "Further folders in containers, separated by `,`: `HOST:TARGET`, or `HOST:TARGET:rw` to write them.",
+    "More folders in containers, separated by `,`: `HOST:TARGET`, or `HOST:TARGET:rw` to write.",
 );
 const TOOL_TIMEOUT: Variable =
     variable("CONJURE_TOOL_TIMEOUT", "How long one tool call may take, in seconds: `30`, `0.5`.");

@@ -249,3 +249,12 @@ fn every_file_says_what_it_is_for() {
         }
     }
 }
+
+/// What hosts find to run containers of their own under is what ours run under.
+#[cfg(feature = "docker")]
+#[test]
+fn the_filter_for_containers_is_the_one_in_its_folder() {
+    let text = fs::read_to_string(root().join("docker/seccomp.json")).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found, conjure::seccomp_profile());
+}
