@@ -1,9 +1,10 @@
 //! The execution context of the specification (4.5, 9.4): what a sandbox is made for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::Isolation;
 use crate::limits::Limits;
 
@@ -72,5 +73,64 @@ impl ExecutionContext {
             limits: Limits::default(),
             floor: Isolation::NONE,
         }
+    }
+
+    /// Refuses what no kind of sandbox could carry out.
+    pub(crate) fn check(&self) -> Result<(), SandboxError> {
+        let refused = |message| Err(SandboxError::new(SandboxErrorKind::BadRequest, message));
+        for (name, value) in &self.environment {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                let message = format!(
+                    "`{}` is no name of a variable: it must not be empty nor hold `=`",
+                    name.escape_debug()
+                );
+                return refused(message);
+            }
+            // The value may be a secret.
+            if value.contains('\0') {
+                return refused(format!(
+                    "the variable `{name}` holds a NUL character, which no program takes"
+                ));
+            }
+        }
+        let mut targets = BTreeSet::new();
+        for shared in &self.read_only {
+            if !targets.insert(&shared.target) {
+                let target = shared.target.display();
+                return refused(format!(
+                    "two read-only folders are to be at `{target}`; give each a place of its own"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut ExecutionContext)) -> String {
+        let mut context = ExecutionContext::new("/x");
+        change(&mut context);
+        let error = context.check().unwrap_err();
+        assert_eq!(error.kind(), SandboxErrorKind::BadRequest);
+        error.to_string()
+    }
+
+    #[test]
+    fn what_no_sandbox_could_carry_out_is_refused() {
+        assert_eq!(ExecutionContext::new("/x").check(), Ok(()));
+        for name in ["", "A=B", "A\0"] {
+            let said = refusal(|context| drop(context.environment.insert(name.to_owned(), String::new())));
+            assert!(said.contains("is no name of a variable") && !said.contains('\0'), "{said}");
+        }
+        let said =
+            refusal(|context| drop(context.environment.insert("KEY".to_owned(), "secret\0".to_owned())));
+        assert!(said.contains("`KEY`") && !said.contains("secret"), "{said}");
+        let said = refusal(|context| {
+            context.read_only = ["/a", "/b"].map(|host| SharedFolder::new(host, "/mnt/skills/one")).to_vec();
+        });
+        assert!(said.contains("two read-only folders are to be at `/mnt/skills/one`"), "{said}");
     }
 }

@@ -80,14 +80,16 @@ impl Sandbox {
     ///
     /// # Errors
     /// `NotEnforced` when this kind, or the sandbox as it came to be, does not enforce what the context's floor
-    /// demands; of the connector; `TimedOut` at `deadline`; `Unavailable` when the guest does not greet as it must or
-    /// cannot confine itself. Nothing is left of the sandbox then.
+    /// demands; `BadRequest` for names of variables that cannot be, and for two folders in one place; of the connector;
+    /// `TimedOut` at `deadline`; `Unavailable` when the guest does not greet as it must or cannot confine itself. Nothing is
+    /// left of the sandbox then.
     pub async fn open(
         connector: &dyn Connector,
         context: &ExecutionContext,
         clock: Arc<dyn Clock>,
         deadline: Deadline,
     ) -> Result<Self, SandboxError> {
+        context.check()?;
         demand(&connector.isolation(), &context.floor)?;
         let made = async {
             let mut connection = connector.connect(context).await?;

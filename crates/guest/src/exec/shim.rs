@@ -226,6 +226,10 @@ fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
 }
 
 fn enter(workdir: &str, folder: &str) -> Result<(), GuestError> {
+    if folder.contains('\0') {
+        let message = "the folder to run the command in has a NUL character in its name, which no folder has";
+        return Err(error::error(ErrorCode::BadRequest, message));
+    }
     let enter = |folder: &str| {
         rustix::process::chdir(folder)
             .map_err(|errno| error::of_file(errno, folder, "run the command in the folder"))

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use conjure_sandbox::{Command, CommandEnd, Executor, Input, RunEvent, SandboxErrorKind};
+use conjure_sandbox::{Command, CommandEnd, Executor, Input, LineRange, RunEvent, SandboxErrorKind};
 use futures_util::{StreamExt, future};
 
 use crate::support::{Bed, Kind, bearing, options, text};
@@ -122,4 +122,53 @@ pub(crate) async fn sixty_four_calls_at_once_are_told_apart(kind: &dyn Kind) {
     for (number, outcome) in outcomes {
         assert_eq!(text(&outcome), format!("{number}\n{number}\n"));
     }
+}
+
+/// What cannot be asked for is refused, and harms nothing.
+pub(crate) async fn requests_that_make_no_sense_are_refused(kind: &dyn Kind) {
+    let bed = Bed::of(kind).await;
+    let sandbox = &bed.sandbox;
+    let bad = SandboxErrorKind::BadRequest;
+    let plain = || Command::new(["env"]);
+    let with = |change: fn(&mut Command)| {
+        let mut command = plain();
+        change(&mut command);
+        command
+    };
+    let commands = [
+        (Command::new(Vec::<String>::new()), bad),
+        (Command::new([""]), bad),
+        (Command::new(["true", "a\0b"]), bad),
+        (Command::new(["true".to_owned(), "x".repeat(30 << 20)]), SandboxErrorKind::TooLarge),
+        (with(|command| drop(command.env.insert("A=B".to_owned(), String::new()))), bad),
+        (with(|command| drop(command.env.insert(String::new(), "x".to_owned()))), bad),
+        (with(|command| drop(command.env.insert("A".to_owned(), "x\0".to_owned()))), bad),
+        (with(|command| command.cwd = Some("\0".to_owned())), bad),
+        (with(|command| command.cwd = Some("missing".to_owned())), SandboxErrorKind::NotFound),
+        (with(|command| command.cwd = Some("file".to_owned())), SandboxErrorKind::WrongFileType),
+    ];
+    fs::write(bed.path("file"), "x").unwrap();
+    for (command, expected) in commands {
+        let error = sandbox.run(command, options()).await.unwrap_err();
+        assert_eq!(error.kind(), expected, "{error}");
+    }
+    for path in ["", "\0", &"x/".repeat(3000), &"x".repeat(300)] {
+        let refusals = [
+            sandbox.view(path, None, 10, options()).await.map(|_| ()),
+            sandbox.list(path, 1, 1, options()).await.map(|_| ()),
+            sandbox.create_file(path, b"x", options()).await.map(|_| ()),
+            sandbox.str_replace(path, "x", "y", options()).await.map(|_| ()),
+            sandbox.read(path, options()).await.map(|_| ()),
+        ];
+        for refusal in refusals {
+            let error = refusal.unwrap_err();
+            assert_eq!(error.kind(), bad, "{error}");
+        }
+    }
+    let empty = sandbox.str_replace("file", "", "y", options()).await.unwrap_err();
+    assert_eq!(empty.kind(), bad, "{empty}");
+    let past = Some(LineRange { first: 9, last: Some(3) });
+    assert!(sandbox.view("file", past, 10, options()).await.is_err());
+    assert_eq!(fs::read_dir(bed.workspace.path()).unwrap().count(), 1);
+    assert_eq!(text(&bed.bash("echo well").await.unwrap()), "well\n");
 }

@@ -1,10 +1,13 @@
 //! Files: made, changed, shown, listed, and whose they are (S8).
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use conjure_sandbox::{CommandEnd, EntryKind, Executor, LineRange, SandboxErrorKind, SharedFolder, View};
+use conjure_sandbox::{
+    CommandEnd, EntryKind, ExecutionContext, Executor, LineRange, SandboxError, SandboxErrorKind,
+    SharedFolder, View,
+};
 
 use crate::support::{Bed, Kind, bash, options};
 
@@ -135,4 +138,53 @@ pub(crate) async fn what_commands_make_is_the_host_s_to_read_and_delete(kind: &d
     let change = "test -O given && echo ' and more' >> given && chmod 600 given && cat given";
     assert_eq!(bash(&bed, change).await, "from the host and more\n");
     fs::remove_dir_all(bed.path("a")).unwrap();
+}
+
+/// The context is refused, and told why.
+async fn refused(kind: &dyn Kind, context: &ExecutionContext) -> SandboxError {
+    Bed::open(kind, context).await.map(|_| "there is a sandbox").unwrap_err()
+}
+
+pub(crate) async fn contexts_that_make_no_sense_are_refused(kind: &dyn Kind) {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, missing) = (folder.path().join("file"), folder.path().join("missing"));
+    fs::write(&file, "").unwrap();
+    let workspace = folder.path().join("workspace");
+    fs::create_dir(&workspace).unwrap();
+    for (path, expected) in [(&missing, SandboxErrorKind::NotFound), (&file, SandboxErrorKind::WrongFileType)]
+    {
+        let error = refused(kind, &ExecutionContext::new(path)).await;
+        assert!(error.kind() == expected && error.to_string().contains(path.to_str().unwrap()), "{error:?}");
+        let read_only = vec![SharedFolder::new(path, "/mnt/skills/it")];
+        let error = refused(kind, &ExecutionContext { read_only, ..ExecutionContext::new(&workspace) }).await;
+        assert!(error.kind() == expected && error.to_string().contains(path.to_str().unwrap()), "{error:?}");
+    }
+    let allowed_paths = vec![missing];
+    let error = refused(kind, &ExecutionContext { allowed_paths, ..ExecutionContext::new(&workspace) }).await;
+    assert_eq!(error.kind(), SandboxErrorKind::NotFound, "{error}");
+    let environment = [("A=B".to_owned(), String::new())].into();
+    let error = refused(kind, &ExecutionContext { environment, ..ExecutionContext::new(&workspace) }).await;
+    assert_eq!(error.kind(), SandboxErrorKind::BadRequest, "{error}");
+    let read_only = ["/usr/bin", "/usr/lib"].map(|host| SharedFolder::new(host, "/mnt/skills/it")).to_vec();
+    let error = refused(kind, &ExecutionContext { read_only, ..ExecutionContext::new(&workspace) }).await;
+    assert_eq!(error.kind(), SandboxErrorKind::BadRequest, "{error}");
+    assert_eq!(fs::read_dir(&workspace).unwrap().count(), 0);
+}
+
+/// Of a sandbox that has places of its own for folders.
+pub(crate) async fn folders_that_cannot_be_given_are_refused(kind: &dyn Kind) {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    symlink(folder.path(), &link).unwrap();
+    let linked = refused(kind, &ExecutionContext::new(&link)).await;
+    assert_eq!(linked.kind(), SandboxErrorKind::PathNotAllowed, "{linked}");
+    let skill = folder.path().join("skill");
+    fs::create_dir_all(skill.join("work")).unwrap();
+    for workspace in [skill.join("work"), skill.clone()] {
+        let mut context = ExecutionContext::new(&workspace);
+        context.read_only.push(SharedFolder::new(&skill, "/mnt/skills/skill"));
+        let error = refused(kind, &context).await;
+        assert_eq!(error.kind(), SandboxErrorKind::PathNotAllowed, "{error}");
+        assert!(error.to_string().contains("choose another workspace"), "{error}");
+    }
 }

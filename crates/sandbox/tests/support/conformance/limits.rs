@@ -1,9 +1,12 @@
 //! What commands may use together, where the machine can enforce it (S5).
 
-use conjure_sandbox::{Boundary, Command, CommandEnd, CommandOutcome, Executor, Limits, RunEvent};
+use conjure_sandbox::{
+    Boundary, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, Limits, RunEvent,
+    SandboxErrorKind,
+};
 use futures_util::StreamExt;
 
-use crate::support::{Bed, Kind, options, text};
+use crate::support::{Bed, Kind, options, said, text};
 
 /// Forks until it may not, says so, and stays.
 const STORM: &str = "import os, time
@@ -72,4 +75,37 @@ pub(crate) async fn what_runs_out_of_memory_is_reported_as_that(kind: &dyn Kind)
     bed.bash(many).await.unwrap();
     let outcome = bed.bash("echo well").await.unwrap();
     assert_eq!((text(&outcome).as_str(), outcome.reached.memory), ("well\n", false));
+}
+
+/// What each limit may be at least and at most makes a sandbox that works, or is refused with a reason.
+pub(crate) async fn the_least_and_the_most_of_each_limit_make_a_sandbox_that_works(kind: &dyn Kind) {
+    let default = Limits::default();
+    let extremes = [
+        default.with_memory(8 << 20),
+        default.with_memory(64 << 40),
+        default.with_cpus(0.01),
+        default.with_cpus(4096.0),
+        default.with_processes(8),
+        default.with_processes(1_000_000),
+        default.with_open_files(32),
+        default.with_open_files(1_000_000),
+        default.with_disk(64 << 10),
+        default.with_disk(64 << 40),
+        default.with_inodes(16),
+        default.with_inodes(1_000_000_000),
+        default.with_tmp(64 << 10),
+        default.with_tmp(64 << 40),
+    ];
+    for limits in extremes.map(Result::unwrap) {
+        let workspace = tempfile::tempdir().unwrap();
+        let context = ExecutionContext { limits, ..ExecutionContext::new(workspace.path()) };
+        match Bed::open(kind, &context).await {
+            Ok(sandbox) => {
+                let outcome = sandbox.run(Command::bash("echo well > x && cat x"), options()).await.unwrap();
+                assert_eq!(said(&outcome), "well\n", "{limits:?}");
+                sandbox.cleanup().await;
+            }
+            Err(error) => assert_eq!(error.kind(), SandboxErrorKind::Unavailable, "{limits:?}: {error}"),
+        }
+    }
 }

@@ -29,6 +29,7 @@ macro_rules! conformance {
             calls::a_streamed_program_that_nobody_reads_is_held_up_and_ends_when_dropped,
             calls::a_content_stream_that_is_not_read_delays_no_other,
             calls::sixty_four_calls_at_once_are_told_apart,
+            calls::requests_that_make_no_sense_are_refused,
             ends::a_timeout_ends_every_descendant,
             ends::a_cancellation_ends_every_descendant,
             ends::a_command_that_keeps_stopping_its_supervisor_does_not_cost_the_sandbox,
@@ -40,6 +41,7 @@ macro_rules! conformance {
             ends::dropping_the_sandbox_ends_everything,
             files::files_are_made_changed_shown_and_listed,
             files::read_only_folders_are_read_only_and_allowed_ones_are_not,
+            files::contexts_that_make_no_sense_are_refused,
             files::what_commands_make_is_the_host_s_to_read_and_delete,
             links::no_path_leads_out_of_the_roots,
             links::no_race_of_links_leads_out_of_the_roots,
@@ -55,6 +57,7 @@ macro_rules! conformance {
             bulk::output_that_was_cut_is_whole_in_a_file_that_commands_cannot_change,
             ends::zombies_do_not_fill_the_limit_of_processes,
             files::skills_and_allowed_folders_are_where_they_should_be,
+            files::folders_that_cannot_be_given_are_refused,
             fortress::every_attack_is_refused,
             fortress::nothing_of_the_host_is_there,
             fortress::commands_see_their_own_sandbox_alone,
@@ -65,6 +68,7 @@ macro_rules! conformance {
             limits::a_fork_storm_is_reported_as_what_it_is_and_can_be_ended,
             limits::a_fork_storm_left_behind_does_not_keep_the_next_call_from_working,
             limits::what_runs_out_of_memory_is_reported_as_that,
+            limits::the_least_and_the_most_of_each_limit_make_a_sandbox_that_works,
         }
     };
     (usable: $kind:expr) => {
