@@ -1,6 +1,6 @@
 //! `conjure doctor` on this machine: what it says differs, that it says it does not.
 
-use crate::support::Conjure;
+use crate::support::{Conjure, script};
 
 #[test]
 fn the_doctor_finds_what_the_tests_need() {
@@ -43,4 +43,28 @@ fn without_bash_the_doctor_says_how_to_get_it() {
     let doctor = Conjure::new(["doctor"]).env("CONJURE_EXECUTOR", "local");
     let report = doctor.env("PATH", "/nowhere").finish().code(1);
     assert!(report.stdout.contains("install bash"), "{}", report.stdout);
+}
+
+/// In a user namespace of its own, where the setting is changed for what runs there alone.
+#[test]
+fn without_user_namespaces_the_doctor_says_how_to_switch_them_on() {
+    const SCRIPT: &str = "echo 0 > /proc/sys/user/max_user_namespaces && \
+                          exec setpriv --inh-caps=-all --ambient-caps=-all \"$@\"";
+    let starter = ["unshare", "--user", "--map-user=1234", "--map-group=1234", "--keep-caps"];
+    let starter = [&starter[..], &["sh", "-c", SCRIPT, "sh"]].concat();
+    let report = Conjure::started_by(&starter, ["doctor"]).finish().code(1);
+    let jail = report.stdout.lines().find(|line| line.starts_with("FAIL sandbox jail")).unwrap();
+    assert!(jail.contains("`sysctl user.max_user_namespaces=15000` switches them on"), "{jail}");
+    assert!(
+        report.stdout.contains("`--sandbox local` does without, and isolates nothing"),
+        "{}",
+        report.stdout
+    );
+    let check = report.stdout.lines().skip_while(|line| !line.starts_with("no   user namespaces"));
+    let check: Vec<&str> = check.take(2).collect();
+    assert!(check[0].contains("switched off") && check[1].contains("hint: sysctl user."), "{check:?}");
+    // Nor is it weakened silently where a skill is run.
+    let script = script("- content: hello");
+    let args = ["run", "--skills", "fixtures/skills", "--script", script.path().to_str().unwrap(), "hello"];
+    Conjure::started_by(&starter, args).finish().code(1).says("user.max_user_namespaces=15000");
 }

@@ -113,10 +113,16 @@ impl Reader {
 impl Conjure {
     /// `conjure` with these arguments.
     pub(crate) fn new<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Self {
+        Self::started_by(&[], args)
+    }
+
+    /// The same, started by another program with its arguments, such as `unshare`.
+    pub(crate) fn started_by<A: AsRef<OsStr>>(starter: &[&str], args: impl IntoIterator<Item = A>) -> Self {
         let home = tempfile::tempdir().unwrap();
+        let words = [starter, &[env!("CARGO_BIN_EXE_conjure")]].concat();
         #[expect(clippy::disallowed_methods, reason = "the test starts the program that it is about")]
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_conjure"));
-        command.args(args).current_dir(root()).env_clear().env("HOME", home.path());
+        let mut command = std::process::Command::new(words[0]);
+        command.args(&words[1..]).args(args).current_dir(root()).env_clear().env("HOME", home.path());
         command.env("PATH", path_variable()).env("TMPDIR", home.path());
         Self { command, input: Input::Bytes(Vec::new()), output: Output::Read, home }
     }
