@@ -246,6 +246,7 @@ impl ExecJob {
     pub(crate) fn next_look(&self, now: Duration) -> Option<Duration> {
         match self.phase {
             Phase::Killing { since, .. } => Some(next_patience(since, now)),
+            Phase::Draining { since, .. } if self.is_making_room(now) => Some(since + PATIENCE),
             Phase::Draining { since, last, .. } => Some((last + DRAIN).min(since + DRAIN_MAX)),
             Phase::Running | Phase::Delivering { .. } => None,
         }
@@ -315,10 +316,20 @@ impl ExecJob {
         self.phase = Phase::Draining { end, since: now, last: now };
     }
 
+    /// Whether what the program left running is still being ended, which is waited for, for a while.
+    fn is_making_room(&self, now: Duration) -> bool {
+        let Phase::Draining { since, .. } = self.phase else { return false };
+        self.reached.made_room && self.shim.is_some() && now < since + PATIENCE
+    }
+
     /// Whether all that the program wrote was read. Pipes that something still holds open are given up on
     /// when they were quiet for a while; so is, after longer, what came in after the program's end.
     fn is_drained(&mut self, end: ExecEnd, cx: &mut Cx<'_>) -> bool {
         let Phase::Draining { since, last, .. } = self.phase else { return true };
+        // The next program needs the room.
+        if self.is_making_room(cx.now) {
+            return false;
+        }
         let is_cancelled = end == ExecEnd::Cancelled;
         if self.outputs.iter().all(Output::is_closed) {
             return true;

@@ -346,9 +346,9 @@ async fn make(
     };
     let keeper = Arc::clone(remains.held.keeper());
     remains.handed_over.hand_over().await?;
-    let held: &Held = &remains.held;
     wanted()?;
-    let warnings = keeper.engine.create(held.name(), body).await?;
+    let warnings = remains.held.make(body).await?;
+    let held: &Held = &remains.held;
     let isolation = honest(isolation, &warnings);
     wanted()?;
     let streams = keeper.engine.attach(held.name()).await?;

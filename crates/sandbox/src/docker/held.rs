@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bollard::models::ContainerCreateBody;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
@@ -17,6 +18,10 @@ use crate::error::SandboxError;
 
 /// How long one who has no runtime waits for an engine.
 const LAST_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often it asks for a container that is being made.
+const LAST_TRIES: u32 = 200;
+const LAST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a removal that failed is tried again, first after this time, then after twice as much, and so on.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -48,7 +53,7 @@ impl Keeper {
     pub(super) fn hold(self: &Arc<Self>) -> Held {
         let name = format!("conjure-{}-{}", self.instance, self.next.fetch_add(1, Ordering::Relaxed));
         self.names().insert(name.clone());
-        let doomed = Doomed { keeper: Arc::clone(self), name, is_gone: false };
+        let doomed = Doomed { keeper: Arc::clone(self), name, is_gone: false, is_being_made: false };
         Held { keeper: Arc::clone(self), doomed: Some(doomed) }
     }
 
@@ -86,6 +91,15 @@ impl Held {
         self.doomed.as_ref().map_or("", |doomed| &doomed.name)
     }
 
+    /// Makes the container.
+    pub(super) async fn make(&mut self, body: ContainerCreateBody) -> Result<Vec<String>, SandboxError> {
+        let Some(doomed) = &mut self.doomed else { return Ok(Vec::new()) };
+        doomed.is_being_made = true;
+        let made = doomed.keeper.engine.create(&doomed.name, body).await;
+        doomed.is_being_made = false;
+        made
+    }
+
     /// Removes the container, and waits for it. Again, it does nothing.
     pub(super) async fn remove(&mut self) -> Result<(), SandboxError> {
         match &mut self.doomed {
@@ -110,6 +124,8 @@ struct Doomed {
     keeper: Arc<Keeper>,
     name: String,
     is_gone: bool,
+    /// The engine was asked to make it, and has not answered yet.
+    is_being_made: bool,
 }
 
 impl Doomed {
@@ -142,15 +158,24 @@ impl Doomed {
 }
 
 impl Drop for Doomed {
-    /// Where nobody can wait, because the runtime goes: asks the engine once.
+    /// Where nobody can wait, because the runtime goes: asks the engine without one. What it is making just now is not there
+    /// yet, so it is asked again.
     fn drop(&mut self) {
         if self.is_gone {
             return;
         }
         let request = format!("DELETE /containers/{}?force=true&v=true", self.name);
-        match self.keeper.engine.address().ask_blocking(&request, LAST_PATIENCE) {
-            Ok(200..=299 | 404) => {}
-            told => tracing::warn!(?told, container = self.name, "a container is left to be swept"),
+        for attempt in 1..=LAST_TRIES {
+            match self.keeper.engine.address().ask_blocking(&request, LAST_PATIENCE) {
+                Ok(404) if self.is_being_made && attempt < LAST_TRIES => {
+                    std::thread::park_timeout(LAST_PAUSE)
+                }
+                Ok(200..=299 | 404) => break,
+                told => {
+                    tracing::warn!(?told, container = self.name, "a container is left to be swept");
+                    break;
+                }
+            }
         }
         self.let_go();
     }
