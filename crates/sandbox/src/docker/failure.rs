@@ -74,7 +74,7 @@ fn refused(doing: &str, status: u16, message: &str) -> SandboxError {
     let lower = message.to_ascii_lowercase();
     let (kind, hint) = if lower.contains("no space left on device") || lower.contains("disk quota exceeded") {
         (SandboxErrorKind::NoSpace, "; make room where the engine keeps its data (`docker system df`)")
-    } else if lower.contains("runtime") && (lower.contains("unknown") || lower.contains("not found")) {
+    } else if lower.contains("unknown runtime") || lower.contains("invalid runtime name") {
         (SandboxErrorKind::Unavailable, "; `docker info` lists the runtimes that there are")
     } else if lower.contains("exec format error") {
         let hint = "; the guest's program is for another kind of processor than the engine's: build with \
@@ -159,6 +159,7 @@ mod tests {
         for (message, kind, hint) in [
             ("write /x: no space left on device", SandboxErrorKind::NoSpace, "make room"),
             ("unknown or invalid runtime name: runsc", SandboxErrorKind::Unavailable, "docker info"),
+            ("Unknown runtime specified runsc", SandboxErrorKind::Unavailable, "docker info"),
             (
                 "OCI runtime create failed: exec: \"/.conjure/conjure-guest\": permission denied: unknown",
                 SandboxErrorKind::Unavailable,
