@@ -235,7 +235,7 @@ fn a_limit_that_was_asked_for_is_demanded_and_no_layer_lowers_a_floor() {
     let session =
         config.with(Settings { floor: Some(floor), cpus: Some(0.5), ..Settings::default() }).unwrap();
     let names: Vec<_> = session.floor().open().collect();
-    assert_eq!(names, ["filesystem", "processes", "identity", "syscalls", "process_count"]);
+    assert_eq!(names, ["filesystem", "processes", "identity", "syscalls", "files", "process_count"]);
     assert_eq!(session.limits().millicpus(), 500);
     assert_eq!(*Config::default().floor(), Isolation::NONE);
 }

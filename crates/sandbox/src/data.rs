@@ -13,7 +13,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -162,7 +162,8 @@ impl DataFolder {
         self.inner.store.collect(is_live, unused_since).map_err(|error| of_store(&error))
     }
 
-    /// Refuses a folder for commands to write that contains this one, or lies in it and is no session's workspace.
+    /// Refuses a folder for commands to write, where they are kept apart from the host, that contains this one, or lies in it and is no session's workspace.
+    #[cfg(feature = "jail")]
     pub(crate) fn check_writable(&self, folder: &Path, what: &str) -> Result<(), SandboxError> {
         let lies_in = folder.strip_prefix(&self.inner.path).ok().filter(|inner| !is_workspace(inner));
         let how = match lies_in {
@@ -180,6 +181,7 @@ impl DataFolder {
     }
 
     /// Whether a folder is the own workspace of one of its sessions.
+    #[cfg(feature = "jail")]
     pub(crate) fn is_workspace(&self, folder: &Path) -> bool {
         folder.strip_prefix(&self.inner.path).is_ok_and(is_workspace)
     }
@@ -223,12 +225,13 @@ const WORKSPACES: &str = "workspaces";
 const COLLECTED: &str = "collected";
 
 /// A path in the data folder: `workspaces/NAME/workspace`, or beneath that.
+#[cfg(feature = "jail")]
 fn is_workspace(inner: &Path) -> bool {
     let mut parts = inner.components();
     let mut next = || parts.next();
-    next() == Some(Component::Normal(WORKSPACES.as_ref()))
+    next() == Some(std::path::Component::Normal(WORKSPACES.as_ref()))
         && next().is_some()
-        && next() == Some(Component::Normal("workspace".as_ref()))
+        && next() == Some(std::path::Component::Normal("workspace".as_ref()))
 }
 
 fn before(now: Timestamp, span: Duration) -> Timestamp {

@@ -44,6 +44,9 @@ pub struct Isolation {
     pub identity: Boundary,
     /// Commands cannot make the system calls that attacks on a kernel begin with.
     pub syscalls: Boundary,
+    /// Within the sandbox, too, commands open no files but those that are theirs to open: not what the guest keeps, such as
+    /// output that was cut.
+    pub files: Boundary,
     /// All that runs in the sandbox has, together, no more memory than its limit.
     pub memory: Boundary,
     /// All that runs in the sandbox has, together, no more processor time than its limit.
@@ -68,6 +71,7 @@ impl Isolation {
             processes: boundary,
             identity: boundary,
             syscalls: boundary,
+            files: boundary,
             memory: boundary,
             processor: boundary,
             process_count: boundary,
@@ -75,13 +79,14 @@ impl Isolation {
         }
     }
 
-    const fn named(&self) -> [(&'static str, Boundary); 9] {
+    const fn named(&self) -> [(&'static str, Boundary); 10] {
         [
             ("filesystem", self.filesystem),
             ("network", self.network),
             ("processes", self.processes),
             ("identity", self.identity),
             ("syscalls", self.syscalls),
+            ("files", self.files),
             ("memory", self.memory),
             ("processor", self.processor),
             ("process_count", self.process_count),
@@ -97,6 +102,7 @@ impl Isolation {
             "processes" => &mut self.processes,
             "identity" => &mut self.identity,
             "syscalls" => &mut self.syscalls,
+            "files" => &mut self.files,
             "memory" => &mut self.memory,
             "processor" => &mut self.processor,
             "process_count" => &mut self.process_count,
@@ -132,6 +138,7 @@ impl Isolation {
             processes: self.processes.and(other.processes),
             identity: self.identity.and(other.identity),
             syscalls: self.syscalls.and(other.syscalls),
+            files: self.files.and(other.files),
             memory: self.memory.and(other.memory),
             processor: self.processor.and(other.processor),
             process_count: self.process_count.and(other.process_count),
@@ -148,6 +155,7 @@ impl Isolation {
             processes: self.processes.or(other.processes),
             identity: self.identity.or(other.identity),
             syscalls: self.syscalls.or(other.syscalls),
+            files: self.files.or(other.files),
             memory: self.memory.or(other.memory),
             processor: self.processor.or(other.processor),
             process_count: self.process_count.or(other.process_count),

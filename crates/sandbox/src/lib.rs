@@ -33,7 +33,7 @@ mod limits;
 mod local;
 mod mux;
 mod operation;
-#[cfg(all(feature = "places", target_os = "linux"))]
+#[cfg(all(feature = "local", target_os = "linux"))]
 mod places;
 #[cfg(target_os = "linux")]
 mod provision;
@@ -61,7 +61,7 @@ pub use jail::Jail;
 pub use limits::{LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
-#[cfg(all(feature = "places", target_os = "linux"))]
+#[cfg(all(feature = "local", target_os = "linux"))]
 pub use places::{FolderId, Place, Places, Shelves, SweptPlaces, remove_folder};
 #[cfg(target_os = "linux")]
 pub use provision::{Consent, Provided, Provider, Provision, Shelf};

@@ -82,7 +82,9 @@ async fn what_was_achieved_is_told_and_may_be_demanded() {
     let jail = jail();
     let bed = Bed::of(&JailKind).await;
     let achieved = bed.sandbox.isolation();
-    for boundary in [achieved.filesystem, achieved.network, achieved.processes, achieved.syscalls] {
+    let whole =
+        [achieved.filesystem, achieved.network, achieved.processes, achieved.syscalls, achieved.files];
+    for boundary in whole {
         assert_eq!(boundary, Boundary::Enforced, "{achieved:?}");
     }
     assert_eq!(achieved.identity, Boundary::enforced_if(is_root()));

@@ -159,9 +159,10 @@ fn many_hosts_make_and_sweep_at_once() {
 fn what_dead_hosts_left_is_swept() {
     let bed = Bed::new();
     let alive = bed.places.make().unwrap();
-    for path in ["1-0", "1-1/lock", "1-2/skills/a/SKILL.md", "dead-1-3/skills", "dead-1-4"] {
+    for path in ["1-0", "1-1/lock", "1-2/lock", "1-2/skills/a/SKILL.md", "dead-1-3/skills", "dead-1-4"] {
         let path = bed.places.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // As far as it came.
         if path.ends_with("lock") {
             fs::write(path, "").unwrap();
         } else {
@@ -174,6 +175,31 @@ fn what_dead_hosts_left_is_swept() {
     let own = alive.path().file_name().unwrap().to_str().unwrap();
     assert_eq!(names(bed.places.path()), [own, "note"]);
     assert_eq!(names(alive.path()), ["artifacts", "lock", "output", "skills"]);
+}
+
+/// A data folder may be one that a person has put things in.
+#[test]
+fn what_is_no_place_stays() {
+    let bed = Bed::new();
+    let foreign = [
+        "mine/file",
+        "mine/lock",
+        "dead-letters/file",
+        "dead-1-2-3/file",
+        "1-2-3/lock",
+        "1-7/file",
+        "2024-06",
+    ];
+    for path in foreign {
+        let path = bed.places.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "of a person").unwrap();
+    }
+    let swept = bed.places.sweep().unwrap();
+    assert_eq!((swept.removed, swept.alive, swept.failures.len()), (0, 0, 0), "{swept:?}");
+    for path in foreign {
+        assert_eq!(fs::read(bed.places.path().join(path)).unwrap(), b"of a person", "{path}");
+    }
 }
 
 fn remove(path: &Path) -> Result<(), SandboxError> {

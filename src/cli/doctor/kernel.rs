@@ -40,7 +40,7 @@ fn landlock() -> Check {
             check(Finding::Good("active".to_owned()))
         }
         Ok(modules) => check(Finding::Missing(format!("not among the active modules ({})", modules.trim())))
-            .remedy("add `landlock` to the kernel's `lsm=` parameter; Linux 5.13 or later"),
+            .remedy("add `landlock` to the kernel's `lsm=` parameter; Linux 5.19 or later"),
         Err(error) => check(Finding::Unknown(format!("/sys/kernel/security/lsm: {error}")))
             .remedy("mount securityfs at /sys/kernel/security to tell"),
     }

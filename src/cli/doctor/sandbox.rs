@@ -22,9 +22,13 @@ const PROGRAMS: [(&str, bool, &str); 3] = [
 ];
 
 /// What would make the machine enforce a boundary that is open.
-const REMEDIES: [(&str, &str); 5] = [
+const REMEDIES: [(&str, &str); 6] = [
     ("identity", "run the host as root: it then runs each jail as another user that owns nothing"),
     ("syscalls", "a kernel with CONFIG_SECCOMP_FILTER"),
+    (
+        "files",
+        "Linux 5.19 or later with Landlock switched on (`lsm=landlock,...` on the kernel's command line)",
+    ),
     ("memory", "control groups, see below"),
     ("processor", "control groups, see below"),
     ("process_count", "control groups, see below, or Linux 5.14"),

@@ -131,6 +131,7 @@ impl EngineFacts {
             processes: Boundary::Enforced,
             identity,
             syscalls: Boundary::Enforced,
+            files: Boundary::Enforced,
             memory: Boundary::enforced_if(self.limits_memory),
             processor: Boundary::enforced_if(self.limits_processors),
             process_count: Boundary::enforced_if(self.limits_processes),

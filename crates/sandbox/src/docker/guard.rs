@@ -85,7 +85,10 @@ impl ContainerGuard {
 impl SandboxGuard for ContainerGuard {
     fn greeted(&mut self, welcome: &Welcome) -> Isolation {
         let syscalls = Boundary::enforced_if(welcome.rules.syscalls == InForce::Yes);
-        Isolation { syscalls, ..self.isolation }
+        let files = Boundary::enforced_if(welcome.rules.files == InForce::Yes);
+        // Nothing else keeps commands from the folder of the output that was cut, which is the host's disk.
+        let disk = if files == Boundary::Enforced { self.isolation.disk } else { Boundary::Open };
+        Isolation { syscalls, files, disk, ..self.isolation }
     }
 
     fn provider(&self) -> Option<Arc<dyn Provider>> {

@@ -165,6 +165,7 @@ impl Machine {
             processes: Boundary::Enforced,
             identity: Boundary::enforced_if(runner.is_dedicated()),
             syscalls: Boundary::Enforced,
+            files: Boundary::Enforced,
             disk: Boundary::Enforced,
             ..groups
         }

@@ -72,7 +72,8 @@ impl SandboxGuard for JailGuard {
         let paths = welcome.confinement.iter().flat_map(|confinement| &confinement.handed_over);
         self.holdings.handed_over.remember(paths);
         let syscalls = Boundary::enforced_if(welcome.rules.syscalls == InForce::Yes);
-        Isolation { syscalls, ..self.holdings.isolation }
+        let files = Boundary::enforced_if(welcome.rules.files == InForce::Yes);
+        Isolation { syscalls, files, ..self.holdings.isolation }
     }
 
     fn provider(&self) -> Option<Arc<dyn Provider>> {

@@ -48,6 +48,7 @@ impl HandedOver {
     }
 
     /// Hands everything over, for a sandbox that its guest does not make itself. What has other names stays whose it is.
+    #[cfg(feature = "docker")]
     pub(crate) async fn hand_over(&mut self) -> Result<(), SandboxError> {
         for back in self.possible.values() {
             let over = TakeBack {

@@ -48,6 +48,7 @@ impl Runner {
     }
 
     /// The user and group that own nothing, where the host can have commands run as such.
+    #[cfg(feature = "docker")]
     pub(crate) fn dedicated(self) -> Option<u32> {
         match self.become_user {
             BecomeUser::Dedicated(user) => Some(user),

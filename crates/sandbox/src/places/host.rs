@@ -3,7 +3,7 @@
 //! State: `<data>/sandboxes/<name>`, one folder for each sandbox, with a file `lock` that is locked as long as the host
 //! lives. After a crash the kernel has let go of the lock, and [`Places::sweep`] removes the folder. A folder is renamed
 //! to `dead-…` before anything of it is removed, while its lock is held: so no two ever take the same folder for theirs,
-//! one to live in and one to remove.
+//! one to live in and one to remove. What has no name as we give them, or no lock, is somebody else's and stays.
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs::DirBuilder;
@@ -108,8 +108,11 @@ impl Places {
                 Err(errno) => return Err(unavailable("make", &path, errno)),
             }
             // Who sweeps may have come in between.
-            let claim = inner.claim(&name).map_err(|errno| {
+            let claim = inner.claim(&name, OFlags::CREATE).map_err(|errno| {
                 // As on a full disk, on which a folder had room, and its lock has none.
+                if let Ok(folder) = rustix::fs::openat(&inner.folder, name.as_str(), FOLDER, Mode::empty()) {
+                    let _ = rustix::fs::unlinkat(folder, LOCK, AtFlags::empty());
+                }
                 let _ = rustix::fs::unlinkat(&inner.folder, name.as_str(), AtFlags::REMOVEDIR);
                 unavailable("lock", &path, errno)
             });
@@ -125,7 +128,7 @@ impl Places {
     }
 
     /// Removes the places of hosts that are dead. Those of hosts that live, this one too, are left alone, and so is what is
-    /// not a folder.
+    /// no place.
     ///
     /// # Errors
     /// When the places cannot be listed. What cannot be removed is in the result.
@@ -141,12 +144,11 @@ impl Places {
             let name = OsString::from_vec(name.to_bytes().to_vec());
             let outcome = match name.to_str() {
                 // Somebody died over it.
-                Some(name) if name.starts_with(DEAD) => {
+                Some(name) if name.strip_prefix(DEAD).is_some_and(is_ours) => {
                     remove_beneath(self.inner.folder.as_fd(), name.as_ref(), None).map(|()| Fate::Removed)
                 }
-                Some(name) => self.inner.sweep(name),
-                // None of ours.
-                None => continue,
+                Some(name) if is_ours(name) => self.inner.sweep(name),
+                _ => continue,
             };
             match outcome {
                 Ok(Fate::Removed) => swept.removed += 1,
@@ -184,16 +186,15 @@ impl Inner {
         &self.path
     }
 
-    /// Locks a place, if nobody else has.
-    fn claim(&self, name: &str) -> Result<Claim, Errno> {
+    /// Locks a place, if nobody else has. `flags`: whether a lock that is missing is made.
+    fn claim(&self, name: &str, flags: OFlags) -> Result<Claim, Errno> {
         let folder = match rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty()) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Claim::Gone),
             other => other?,
         };
-        // A host that died between making the folder and the lock has left none.
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = match rustix::fs::openat(&folder, LOCK, flags, Mode::RUSR | Mode::WUSR) {
-            Err(Errno::NOENT) => return Ok(Claim::Gone),
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(Claim::Gone),
             other => other?,
         };
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -213,7 +214,11 @@ impl Inner {
     /// Removes a place whose host is dead.
     fn sweep(&self, name: &str) -> Result<Fate, SandboxError> {
         let failed = |errno| unavailable("lock", &self.path.join(name), errno);
-        match self.claim(name).map_err(failed)? {
+        // A host that died between making the folder and the lock has left nothing else in it.
+        if rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR).is_ok() {
+            return Ok(Fate::Removed);
+        }
+        match self.claim(name, OFlags::empty()).map_err(failed)? {
             Claim::Ours(folder, _) if is_kept(&folder) => Ok(Fate::Kept),
             Claim::Ours(folder, lock) => self.bury(name, &folder, lock).map(|()| Fate::Removed),
             Claim::Alive => Ok(Fate::Alive),
@@ -243,6 +248,12 @@ impl Inner {
         }
         Err(failed(Errno::EXIST))
     }
+}
+
+/// Whether it is a name as places have: the number of a process, and one of its own.
+fn is_ours(name: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    name.split_once('-').is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
 fn is_kept(folder: &OwnedFd) -> bool {

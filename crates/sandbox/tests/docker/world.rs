@@ -112,7 +112,7 @@ impl World {
 }
 
 impl World {
-    /// Removes the containers of this test.
+    /// Removes the containers of this test, and waits until they are gone: somebody else may be at it.
     pub(crate) fn remove_all(&self) {
         apart(async {
             for container in self.containers().await {
@@ -123,6 +123,7 @@ impl World {
                     eprintln!("a container of a test: {error}");
                 }
             }
+            self.until_nothing_is_left().await;
         });
     }
 }
