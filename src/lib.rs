@@ -69,10 +69,10 @@ pub use conjure_conversation::{
     Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallTraits, Composer,
     Composition, Conversation, DriveError, Event, EventKind, Ledger, LedgerError, Limit, Limits, LoopError,
     LoopOptions, LoopOutcome, MemoryLedger, Message, Model, ModelError, ModelErrorKind, ModelEvent,
-    ModelStream, Observer, Request, Response, ResultContent, Rim, Role, SessionEvent, SessionEventKind,
-    SessionStopReason, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner, TurnOptions,
-    TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses, format_tool_results,
-    format_tool_results_message, model_fn, parse_response, run_turn, session_events,
+    ModelStream, Observer, Post, PostKind, Receipt, Request, Response, ResultContent, Rim, Role,
+    SessionEvent, SessionEventKind, SessionStopReason, StopReason, ToolCall, ToolDefinition, ToolResult,
+    ToolRunner, TurnOptions, TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses,
+    format_tool_results, format_tool_results_message, model_fn, parse_response, run_turn, session_events,
 };
 
 // Tools of the host, and who allows calls.

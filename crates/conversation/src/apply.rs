@@ -1,6 +1,7 @@
 //! How an event changes the state. Total: an event that does not fit is passed over, never a panic.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use conjure_base::{CallId, Digest, TurnId};
 
@@ -8,6 +9,7 @@ use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::message::Role;
 use crate::model::Response;
+use crate::queue::QueuedInput;
 use crate::rejected::is_container_refused;
 use crate::state::{CallStatus, FinishedTurn, OpenCall, Phase, State, Tail, Turn, assistant_may_say, millis};
 use crate::stop::{AfterAnswer, StopReason};
@@ -17,6 +19,12 @@ use crate::usage::Usage;
 /// Adds one recorded event to the state.
 pub fn apply(state: &mut State, event: &Event) {
     match &event.kind {
+        EventKind::Opened { profile } => state.profile = Some(Arc::new((**profile).clone())),
+        EventKind::Queued { id, input } => {
+            state.queue.push_back(QueuedInput { id: *id, input: input.clone() });
+            state.last_queued = state.last_queued.max(*id);
+        }
+        EventKind::Unqueued { id } => state.queue.retain(|queued| queued.id != *id),
         EventKind::Imported { messages, container } => {
             state.container.clone_from(container);
             for message in messages {
@@ -27,7 +35,8 @@ pub fn apply(state: &mut State, event: &Event) {
                 state.tail = Tail::Paused;
             }
         }
-        EventKind::TurnStarted { turn, input, limits } => {
+        EventKind::TurnStarted { turn, input, limits, queued } => {
+            state.queue.retain(|waiting| Some(waiting.id) != *queued);
             let mut blocks = std::mem::take(&mut state.steering);
             blocks.extend_from_slice(input);
             state.push_user(blocks);
@@ -66,7 +75,7 @@ pub fn apply(state: &mut State, event: &Event) {
             state.flush_steering();
         }
         EventKind::BlockReplaced { message, block, replacement } => {
-            let place = state.messages.get_mut(*message).map(std::sync::Arc::make_mut);
+            let place = state.messages.get_mut(*message).map(Arc::make_mut);
             if let Some(content) = place.and_then(|message| message.content.get_mut(*block)) {
                 *content = replacement.clone();
                 state.replaced.insert((*message, *block));

@@ -8,6 +8,8 @@ use crate::limits::Limits;
 use crate::message::Message;
 use crate::model::{ModelError, Response};
 use crate::pairing::PairingError;
+use crate::profile::Profile;
+use crate::queue::QueueId;
 use crate::tool::ToolResult;
 
 /// Something asked of the machine, and when.
@@ -23,7 +25,12 @@ pub struct Command {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum CommandKind {
-    /// Begin with a history from elsewhere. Only the first command of a session may be this. When it ends with
+    /// Say what the session is. Only the first command of a session may be this.
+    Open {
+        /// What it is.
+        profile: Box<Profile>,
+    },
+    /// Begin with a history from elsewhere. Only a session without one may do this. When it ends with
     /// the assistant's words, a turn without input resumes them like a pause; one with input goes on after them.
     Import {
         /// The messages; valid as [`crate::pairing::check_history`] says.
@@ -109,6 +116,21 @@ pub enum CommandKind {
         /// What.
         input: Vec<Block>,
     },
+    /// The user says something that is to be a turn of its own, after those before it; also while no turn runs.
+    Queue {
+        /// What.
+        input: Vec<Block>,
+    },
+    /// Begin a turn with what waits first in the queue.
+    StartQueued {
+        /// What the turn may consume.
+        limits: Limits,
+    },
+    /// Take back what was queued.
+    Unqueue {
+        /// Which.
+        id: QueueId,
+    },
     /// End the turn now. Calls that run get the result "outcome unknown": finish them first when it is known.
     Interrupt {
         /// Why.
@@ -156,6 +178,24 @@ pub enum Rejection {
     ForeignBlock {
         /// The block's type.
         kind: String,
+    },
+    /// The session has begun already.
+    #[error("a session can only be opened once, before anything else")]
+    AlreadyBegun,
+    /// As many inputs wait for their turn as may.
+    #[error("{limit} messages wait for their turn, as many as may; wait for a turn's end, or take one back")]
+    QueueFull {
+        /// How many.
+        limit: usize,
+    },
+    /// Nothing waits for its turn.
+    #[error("no message waits for its turn")]
+    QueueEmpty,
+    /// Nothing of this id waits: it was never queued, was taken back, or has had its turn.
+    #[error("the message {id} does not wait in the queue")]
+    NotQueued {
+        /// The id.
+        id: QueueId,
     },
     /// Another history is there already.
     #[error("a history can only be imported into a session that has none")]

@@ -16,9 +16,9 @@ use tracing::{Instrument, Span, field};
 
 use crate::command::{CommandKind, InterruptCause, Rejection, StartedCall};
 use crate::compose::Composer;
-use crate::content::Block;
 use crate::conversation::{Conversation, SubmitError};
 use crate::event::TurnStop;
+use crate::inbox::Post;
 use crate::ledger::LedgerError;
 use crate::machine::{Step, next};
 use crate::model::{ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response};
@@ -50,9 +50,9 @@ pub struct TurnOptions<'a> {
     pub deadline: Deadline,
     /// How long cancelled tools may take to end what they started.
     pub grace: Duration,
-    /// What the user adds while the turn runs; it reaches the model after the next results. What the turn has
-    /// not taken from the stream when it ends was not recorded.
-    pub steering: BoxStream<'a, Vec<Block>>,
+    /// What reaches the turn while it runs. What it has not taken from the stream when it ends was not recorded; a
+    /// post that is dropped tells its sender so.
+    pub inbox: BoxStream<'a, Post>,
 }
 
 impl Default for TurnOptions<'_> {
@@ -61,7 +61,7 @@ impl Default for TurnOptions<'_> {
             cancel: CancellationToken::new(),
             deadline: Deadline::NEVER,
             grace: CANCEL_GRACE,
-            steering: stream::pending().boxed(),
+            inbox: stream::pending().boxed(),
         }
     }
 }
@@ -140,7 +140,7 @@ pub async fn run_turn(
         deadline,
         grace,
         // A stream that has ended must not be asked again, nor end a wait.
-        steering: options.steering.chain(stream::pending()).boxed(),
+        inbox: options.inbox.chain(stream::pending()).boxed(),
         conversation,
     };
     match select(Box::pin(driver.run().instrument(span)), Box::pin(patience)).await {
@@ -160,7 +160,7 @@ struct Driver<'a> {
     own_deadline: Deadline,
     deadline: Deadline,
     grace: Duration,
-    steering: BoxStream<'a, Vec<Block>>,
+    inbox: BoxStream<'a, Post>,
 }
 
 /// What a model call came to.
@@ -231,7 +231,11 @@ impl Driver<'_> {
             gen_ai.usage.output_tokens = field::Empty,
             error.type = field::Empty,
         );
-        let composition = self.rim.composer.compose();
+        let composer = self.rim.composer;
+        let Ok(composition) = std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose())) else {
+            let error = ModelError::new(ModelErrorKind::Protocol, "what composes the request has crashed");
+            return Ok(self.conversation.submit(CommandKind::FailModelCall { turn, call, error }).await?);
+        };
         let request = Request {
             turn,
             call,
@@ -277,10 +281,10 @@ impl Driver<'_> {
         loop {
             let heard = AssertUnwindSafe(answer.next()).catch_unwind();
             // The end comes first: a model that never stops talking must not keep a turn from ending.
-            let event = match select(&mut over, select(heard, self.steering.next())).await {
+            let event = match select(&mut over, select(heard, self.inbox.next())).await {
                 Either::Left(_) => return Ok(Call::Interrupted),
-                Either::Right((Either::Right((steered, _)), _)) => {
-                    self.steer(steered).await?;
+                Either::Right((Either::Right((post, _)), _)) => {
+                    self.take_in(post).await?;
                     continue;
                 }
                 Either::Right((Either::Left((event, _)), _)) => event,
@@ -298,16 +302,10 @@ impl Driver<'_> {
         }
     }
 
-    /// Records what the user adds. Input that the machine refuses is dropped: it must not end the turn.
-    async fn steer(&mut self, input: Option<Vec<Block>>) -> Result<(), DriveError> {
-        let Some(input) = input else { return Ok(()) };
-        match self.conversation.submit(CommandKind::Steer { input }).await {
-            Err(SubmitError::Rejected(rejection)) => {
-                tracing::warn!(%rejection, "steering was refused");
-                Ok(())
-            }
-            other => Ok(other?),
-        }
+    /// Records what the user adds. What the machine refuses is told to whoever sent it, and does not end the turn.
+    async fn take_in(&mut self, post: Option<Post>) -> Result<(), DriveError> {
+        let Some(post) = post else { return Ok(()) };
+        Ok(post.submit(self.conversation).await?)
     }
 
     /// Runs the open calls. All are authorised before the first runs: when one must be asked for, nothing of
@@ -377,16 +375,16 @@ impl Driver<'_> {
         let clock = std::sync::Arc::clone(self.conversation.clock());
         let mut batch = Batch::start(self.rim.tools, calls, &context, &*clock, self.grace);
         loop {
-            let ended = match select(Box::pin(batch.next()), self.steering.next()).await {
+            let ended = match select(Box::pin(batch.next()), self.inbox.next()).await {
                 Either::Left((ended, _)) => Either::Left(ended),
-                Either::Right((steered, _)) => Either::Right(steered),
+                Either::Right((post, _)) => Either::Right(post),
             };
             match ended {
                 Either::Left(None) => return Ok(()),
                 Either::Left(Some((_, result, outcome))) => {
                     self.conversation.submit(CommandKind::FinishTool { result, outcome }).await?;
                 }
-                Either::Right(steered) => self.steer(steered).await?,
+                Either::Right(post) => self.take_in(post).await?,
             }
         }
     }

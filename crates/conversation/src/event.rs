@@ -12,6 +12,8 @@ use crate::content::Block;
 use crate::limits::{Limit, Limits};
 use crate::message::Message;
 use crate::model::{ModelError, Response};
+use crate::profile::Profile;
+use crate::queue::QueueId;
 use crate::stop::StopReason;
 use crate::tool::ToolResult;
 use crate::usage::Usage;
@@ -33,6 +35,11 @@ pub struct Event {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
+    /// The session was opened. Sessions of older versions lack it.
+    Opened {
+        /// With what.
+        profile: Box<Profile>,
+    },
     /// The session began with messages from elsewhere.
     Imported {
         /// The history so far.
@@ -49,6 +56,9 @@ pub enum EventKind {
         input: Vec<Block>,
         /// What the turn may consume.
         limits: Limits,
+        /// The input of the queue that it takes; none when the input came by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued: Option<QueueId>,
     },
     /// The model is being called.
     ModelCallStarted {
@@ -128,6 +138,18 @@ pub enum EventKind {
     Steered {
         /// What.
         input: Vec<Block>,
+    },
+    /// The user said something that is to be a turn of its own, after those before it.
+    Queued {
+        /// Its place in the queue.
+        id: QueueId,
+        /// What.
+        input: Vec<Block>,
+    },
+    /// The user took back what was queued.
+    Unqueued {
+        /// Which.
+        id: QueueId,
     },
     /// The turn ended.
     TurnFinished {

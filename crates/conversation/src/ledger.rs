@@ -19,6 +19,12 @@ pub enum LedgerError {
         /// How many there are.
         found: u64,
     },
+    /// Somebody else writes the session now. Whoever gets this stops, and does not load it again.
+    #[error("the session was taken over: {reason}")]
+    TakenOver {
+        /// By whom, as far as it is known.
+        reason: String,
+    },
     /// It could not be written or read.
     #[error("the ledger failed: {reason}")]
     Failed {

@@ -30,6 +30,8 @@ pub mod pairing;
 mod command;
 mod event;
 mod limits;
+mod profile;
+mod queue;
 mod state;
 
 mod apply;
@@ -43,6 +45,7 @@ mod runner;
 mod answer;
 mod conversation;
 mod driver;
+mod inbox;
 mod rejected;
 mod run_loop;
 mod schedule;
@@ -62,6 +65,7 @@ pub use content::{Block, BlockError, BlockKind};
 pub use conversation::{Conversation, Observer, SubmitError};
 pub use driver::{DriveError, Rim, TurnOptions, TurnOutcome, run_turn};
 pub use event::{Decision, EVENT_FORMAT, Event, EventKind, ToolOutcome, TurnStop};
+pub use inbox::{Post, PostKind, Receipt};
 pub use ledger::{Ledger, LedgerError, MemoryLedger};
 pub use limits::{Limit, Limits};
 pub use machine::{Step, decide, next};
@@ -70,6 +74,8 @@ pub use model::{
     ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, model_fn,
 };
 pub use pairing::PairingError;
+pub use profile::{PinnedSkill, Profile};
+pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use runner::{Access, Authorization, CallContext, CallTraits, ToolRunner};
 pub use schedule::{CANCEL_GRACE, execute_tool_calls};

@@ -15,6 +15,7 @@ use crate::limits::{Limit, Limits};
 use crate::message::{Message, Role};
 use crate::model::Response;
 use crate::pairing;
+use crate::queue::{queue, start_queued, unqueue};
 use crate::state::{CallStatus, OpenCall, Phase, State, Tail, Turn};
 use crate::stop::StopReason;
 use crate::tool::{ToolCall, ToolResult};
@@ -62,6 +63,12 @@ pub fn next(state: &State) -> Step {
 pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> {
     let at = command.at;
     let kinds = match command.kind {
+        CommandKind::Open { profile } => {
+            if *state != State::default() {
+                return Err(Rejection::AlreadyBegun);
+            }
+            vec![EventKind::Opened { profile }]
+        }
         CommandKind::Import { messages, container } => import(state, messages, container)?,
         CommandKind::StartTurn { input, limits } => start_turn(state, input, limits)?,
         CommandKind::StartModelCall => start_model_call(state, at)?,
@@ -104,6 +111,9 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
             }
             vec![EventKind::Steered { input }]
         }
+        CommandKind::Queue { input } => queue(state, input)?,
+        CommandKind::StartQueued { limits } => start_queued(state, limits)?,
+        CommandKind::Unqueue { id } => unqueue(state, id)?,
         CommandKind::Interrupt { cause } => {
             let stop = match cause {
                 InterruptCause::Cancelled => TurnStop::Interrupted,
@@ -167,12 +177,12 @@ fn start_turn(state: &State, input: Vec<Block>, limits: Limits) -> Result<Vec<Ev
     if input.is_empty() && state.steering.is_empty() && !awaits_answer {
         return Err(Rejection::EmptyInput);
     }
-    Ok(vec![EventKind::TurnStarted { turn: next_turn(state), input, limits }])
+    Ok(vec![EventKind::TurnStarted { turn: next_turn(state), input, limits, queued: None }])
 }
 
 /// What the user may say: no block of the model or of a tool; texts of nothing but white space, which the
 /// service refuses, are left out.
-fn user_input(input: Vec<Block>) -> Result<Vec<Block>, Rejection> {
+pub(crate) fn user_input(input: Vec<Block>) -> Result<Vec<Block>, Rejection> {
     let mut kept = Vec::with_capacity(input.len());
     for block in input {
         let foreign = match block.kind() {

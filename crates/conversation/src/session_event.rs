@@ -14,6 +14,7 @@ use crate::limits::Limit;
 use crate::machine::results_of_cut_answer;
 use crate::message::Message;
 use crate::model::{ModelError, Response};
+use crate::queue::QueueId;
 use crate::stop::StopReason;
 use crate::tool::ToolResult;
 use crate::usage::Usage;
@@ -51,6 +52,20 @@ pub enum SessionEventKind {
     UserMessage {
         /// What.
         content: Vec<Block>,
+    },
+    /// The user said something that waits for its turn; with it, it comes again as `user.message`.
+    #[serde(rename = "user.queued_message")]
+    UserQueuedMessage {
+        /// Its place in the queue.
+        queue_id: QueueId,
+        /// What.
+        content: Vec<Block>,
+    },
+    /// The user took back what waited for its turn.
+    #[serde(rename = "user.unqueued_message")]
+    UserUnqueuedMessage {
+        /// Its place in the queue.
+        queue_id: QueueId,
     },
     /// The user interrupted the turn.
     #[serde(rename = "user.interrupt")]
@@ -233,6 +248,10 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
         EventKind::TurnStarted { input, .. } => {
             user_message(input).into_iter().chain([Kind::SessionStatusRunning {}]).collect()
         }
+        EventKind::Queued { id, input } => {
+            vec![Kind::UserQueuedMessage { queue_id: *id, content: input.clone() }]
+        }
+        EventKind::Unqueued { id } => vec![Kind::UserUnqueuedMessage { queue_id: *id }],
         EventKind::Steered { input } => user_message(input).into_iter().collect(),
         EventKind::ModelCallStarted { call, .. } => vec![Kind::ModelRequestStart { call: *call }],
         EventKind::ModelAnswered { call, response, .. } => answered(*call, response),
@@ -278,9 +297,10 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
             let idle = Kind::SessionStatusIdle { stop_reason: stop.into(), usage: Some(*usage) };
             interrupt.into_iter().chain([idle]).collect()
         }
-        EventKind::BlockReplaced { .. } | EventKind::ToolStarted { .. } | EventKind::ToolAbandoned { .. } => {
-            Vec::new()
-        }
+        EventKind::Opened { .. }
+        | EventKind::BlockReplaced { .. }
+        | EventKind::ToolStarted { .. }
+        | EventKind::ToolAbandoned { .. } => Vec::new(),
     }
 }
 

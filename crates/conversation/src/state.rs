@@ -3,7 +3,7 @@
 //! It is changed by [`apply`](crate::apply) alone, one event at a time; work per event does not depend on how
 //! long the history is. Losing it costs nothing: the same events rebuild an equal one.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use conjure_base::{CallId, ContainerId, Digest, Timestamp, TurnId};
@@ -12,16 +12,23 @@ use crate::content::{Block, BlockKind};
 use crate::event::TurnStop;
 use crate::limits::Limits;
 use crate::message::{Message, Role};
+use crate::profile::Profile;
+use crate::queue::{QueueId, QueuedInput};
 use crate::tool::{ToolCall, ToolResult};
 use crate::usage::Usage;
 
 /// A session's conversation. Begin with [`State::default`] and apply every recorded event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
+    /// What the session was opened with.
+    pub(crate) profile: Option<Arc<Profile>>,
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) tail: Tail,
     /// What the user added while a turn ran, and the model has not been shown.
     pub(crate) steering: Vec<Block>,
+    /// What waits for a turn of its own, and the id that was given last.
+    pub(crate) queue: VecDeque<QueuedInput>,
+    pub(crate) last_queued: QueueId,
     pub(crate) turn: Option<Turn>,
     pub(crate) last: Option<FinishedTurn>,
     pub(crate) usage: Usage,
@@ -138,6 +145,17 @@ impl State {
     #[must_use]
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages
+    }
+
+    /// What the session was opened with; none for a session that was never said to be opened.
+    #[must_use]
+    pub fn profile(&self) -> Option<&Arc<Profile>> {
+        self.profile.as_ref()
+    }
+
+    /// What waits for a turn of its own, the next first.
+    pub fn queue(&self) -> impl DoubleEndedIterator<Item = &QueuedInput> + ExactSizeIterator {
+        self.queue.iter()
     }
 
     /// The running turn.

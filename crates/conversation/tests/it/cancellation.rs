@@ -1,14 +1,17 @@
 //! A1, A13: the driver is stopped at every single await, in every way, and the session goes on.
 
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use conjure_conversation::{CommandKind, StopReason, TurnOptions, TurnOutcome, TurnStop, next};
+use conjure_conversation::{
+    CommandKind, PostKind, Receipt, StopReason, TurnOptions, TurnOutcome, TurnStop, next,
+};
 use futures_util::FutureExt;
 use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, World, answer, calls, outline, start, text, tool_use};
+use crate::support::{FakeModel, World, answer, calls, outline, posting, start, text, tool_use};
 use conjure_conversation::{Block, Role, Step};
 
 /// Pauses, calls tools of every kind in two answers, then ends. The answer depends on the history alone, so a
@@ -46,8 +49,12 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
     let world = World::new(model());
     let mut conversation = world.load().await;
     conversation.submit(start("first")).await.unwrap();
-    let steering = stream::iter([vec![Block::text("and quickly")]]);
-    let options = TurnOptions { steering: Box::pin(steering), ..TurnOptions::default() };
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let inbox = stream::iter([
+        posting(PostKind::Steer, "and quickly", &told),
+        posting(PostKind::Queue, "later", &told),
+    ]);
+    let options = TurnOptions { inbox: Box::pin(inbox), ..TurnOptions::default() };
     let mut turn = Box::pin(world.drive(&mut conversation, options));
     let mut cx = Context::from_waker(std::task::Waker::noop());
     let completed = (0..polls).any(|_| match turn.poll_unpin(&mut cx) {
@@ -58,6 +65,14 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
         Poll::Pending => false,
     });
     drop(turn);
+    // Whatever became of them: each sender was told once, and what was said to be recorded is.
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    assert_eq!(told.len(), 2, "{how:?} after {polls} polls: {told:?}");
+    let recorded = world.ledger.0.events().len() as u64;
+    for receipt in told {
+        let (Receipt::Steered { seq } | Receipt::Queued { seq, .. }) = receipt else { continue };
+        assert!(seq < recorded, "{how:?} after {polls} polls");
+    }
 
     if how != GoOn::KeepAndStartAnew {
         conversation = world.load().await;

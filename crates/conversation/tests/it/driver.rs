@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
-    ApiErrorKind, Block, CommandKind, Composition, Conversation, Decision, DriveError, Event, EventKind,
-    Ledger, LedgerError, LoopError, LoopOptions, MemoryLedger, Message, ModelError, ModelErrorKind,
-    ModelEvent, Observer, PairingError, Rim, Step, StopReason, SubmitError, TurnOptions, TurnOutcome,
-    TurnStop, model_fn, next, parse_response, run_loop, run_turn,
+    ApiErrorKind, Block, CommandKind, Composer, Composition, Conversation, Decision, DriveError, Event,
+    EventKind, Ledger, LedgerError, Limits, LoopError, LoopOptions, MemoryLedger, Message, ModelError,
+    ModelErrorKind, ModelEvent, Observer, PairingError, PostKind, QueueId, Receipt, Rejection, Rim, Step,
+    StopReason, SubmitError, TurnOptions, TurnOutcome, TurnStop, model_fn, next, parse_response, run_loop,
+    run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, FakeTools, World, calls, give_way, id, outline, start, text};
+use crate::support::{FakeModel, FakeTools, World, calls, give_way, id, outline, posting, start, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
@@ -54,7 +55,7 @@ fn picture() -> CommandKind {
     let image = r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"bad"}}"#;
     CommandKind::StartTurn {
         input: vec![Block::text("look"), Block::from_json(image).unwrap()],
-        limits: conjure_conversation::Limits::default(),
+        limits: Limits::default(),
     }
 }
 
@@ -114,11 +115,62 @@ async fn steering_reaches_the_model_after_the_results() {
     let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
     let mut conversation = world.load().await;
     conversation.submit(start("go")).await.unwrap();
-    let nonsense = vec![Block::text("")];
-    let steering = stream::iter([nonsense, vec![Block::text("be brief")]]).boxed();
-    let options = TurnOptions { steering, ..TurnOptions::default() };
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let inbox = stream::iter([
+        posting(PostKind::Steer, "", &told),
+        posting(PostKind::Queue, "and then this", &told),
+        posting(PostKind::Steer, "be brief", &told),
+    ]);
+    let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
     assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
     assert_eq!(outline(conversation.state().messages())[2], "user: 1=bash done | be brief");
+
+    let queued: Vec<QueueId> = conversation.state().queue().map(|queued| queued.id).collect();
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    let [Receipt::Refused(Rejection::EmptyInput), Receipt::Queued { id, .. }, Receipt::Steered { .. }] =
+        &told[..]
+    else {
+        panic!("{told:?}");
+    };
+    assert_eq!(queued, [*id]);
+}
+
+/// What comes too late to steer goes back; what was to be queued is.
+#[tokio::test(start_paused = true)]
+async fn a_post_after_the_turn_is_queued_or_given_back() {
+    let world = World::new(FakeModel::in_turn(vec![text("done")]));
+    let mut conversation = world.load().await;
+    world.turn(&mut conversation, start("go")).await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for kind in [PostKind::Steer, PostKind::Queue] {
+        posting(kind, "late", &told).submit(&mut conversation).await.unwrap();
+    }
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    let [Receipt::NotTaken(input), Receipt::Queued { .. }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(input, &[Block::text("late")]);
+    let limits = Limits::default();
+    assert_eq!(world.turn(&mut conversation, CommandKind::StartQueued { limits }).await, ANSWERED);
+    assert_eq!(outline(conversation.state().messages())[2], "user: late");
+    assert_eq!(conversation.state().queue().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_composer_that_panics_fails_the_turn_and_nothing_else() {
+    struct Broken;
+    impl Composer for Broken {
+        fn compose(&self) -> Composition {
+            panic!("this composer panics")
+        }
+    }
+    let world = World::new(FakeModel::in_turn(vec![text("done")]));
+    let mut conversation = world.load().await;
+    conversation.submit(start("go")).await.unwrap();
+    let rim = Rim { model: &world.model, composer: &Broken, tools: &world.tools };
+    let outcome = run_turn(&mut conversation, rim, TurnOptions::default()).await.unwrap();
+    let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(error.message, "what composes the request has crashed");
+    assert_eq!(world.turn(&mut conversation, start("go on")).await, ANSWERED);
+    world.model.assert_requests_valid("after a composer's panic");
 }
 
 #[tokio::test(start_paused = true)]

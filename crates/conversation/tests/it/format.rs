@@ -1,10 +1,11 @@
 //! What is written stays readable, and what the model said stays as it was, to the byte (A6).
 
-use conjure_base::{ContainerId, Timestamp, TurnId};
+use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    ApiErrorKind, Block, BlockKind, Decision, Event, EventKind, Limit, Limits, Message, ModelError,
-    ModelErrorKind, ResultContent, State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, apply,
-    conversation_complete, extract_tool_uses, format_tool_results_message, parse_response,
+    ApiErrorKind, Block, BlockKind, Command, CommandKind, Decision, Event, EventKind, Limit, Limits, Message,
+    ModelError, ModelErrorKind, PinnedSkill, Profile, ResultContent, State, StopReason, ToolOutcome,
+    ToolResult, TurnStop, Usage, apply, conversation_complete, decide, extract_tool_uses,
+    format_tool_results_message, parse_response,
 };
 
 use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
@@ -118,7 +119,12 @@ fn every_kind() -> Vec<Event> {
     let call = id;
     let kinds = vec![
         EventKind::Imported { messages: vec![Message::user(vec![Block::text("before")])], container: None },
-        EventKind::TurnStarted { turn, input: vec![Block::text("go")], limits: Limits::default() },
+        EventKind::TurnStarted {
+            turn,
+            input: vec![Block::text("go")],
+            limits: Limits::default(),
+            queued: None,
+        },
         EventKind::ModelCallStarted { turn, call: 1 },
         EventKind::ModelCallFailed { turn, call: 1, error: error.clone() },
         EventKind::BlockReplaced { message: 0, block: 0, replacement: Block::text("gone") },
@@ -175,6 +181,47 @@ fn events_of_format_1_load_and_are_still_written_so() {
     let written: String =
         read.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
     assert_eq!(written, golden);
+}
+
+/// What sessions added to format 1. The same holds for this file.
+#[test]
+fn events_of_sessions_load_and_are_still_written_so() {
+    let input = || vec![Block::text("then this")];
+    let mut state = State::default();
+    let profile = Profile {
+        base_prompt: "Be brief.".to_owned(),
+        skills: vec![PinnedSkill { name: "sales-report".to_owned(), digest: Digest::of(b"skill") }],
+        limits: Limits { model_calls: 3, ..Limits::default() },
+        model: Some("m".to_owned()),
+        executor: Some("jail".to_owned()),
+        metadata: [("user".to_owned(), "7".to_owned())].into(),
+    };
+    let queue = |state: &State| {
+        decide(state, Command { at: state_time(), kind: CommandKind::Queue { input: input() } })
+    };
+    let open = Command { at: state_time(), kind: CommandKind::Open { profile: Box::new(profile) } };
+    let mut events = decide(&state, open).unwrap();
+    apply(&mut state, &events[0]);
+    for _ in 0..2 {
+        events.extend(queue(&state).unwrap());
+        apply(&mut state, events.last().unwrap());
+    }
+    let last = state.queue().last().unwrap().id;
+    let start = CommandKind::StartQueued { limits: Limits::default() };
+    for kind in [start, CommandKind::Unqueue { id: last }] {
+        events.extend(decide(&state, Command { at: state_time(), kind }).unwrap());
+        apply(&mut state, events.last().unwrap());
+    }
+    let golden = include_str!("../golden/events-v1-sessions.jsonl");
+    let written: String =
+        events.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
+    assert_eq!(written, golden);
+    let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, events);
+}
+
+const fn state_time() -> Timestamp {
+    Timestamp::from_millis(1_795_248_000_000)
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
     Block, Command, CommandKind, Decision, InterruptCause, Limits, Message, ModelError, ModelErrorKind,
-    PairingError, Rejection, Response, StartedCall, State, Step, StopReason, ToolOutcome, ToolResult,
-    TurnStop, apply, decide, next, pairing,
+    PairingError, Profile, QUEUE_LIMIT, QueueId, Rejection, Response, StartedCall, State, Step, StopReason,
+    ToolOutcome, ToolResult, TurnStop, apply, decide, next, pairing,
 };
 
 use crate::support::{answer, calls, id, outline, start, text, tool_use};
@@ -321,4 +321,58 @@ fn the_validator_finds_each_kind_of_damage() {
     for (messages, expected) in cases {
         assert_eq!(pairing::check(&messages), expected, "{:?}", outline(&messages));
     }
+}
+
+fn queue(state: &mut State, words: &str) -> QueueId {
+    ok(state, CommandKind::Queue { input: vec![Block::text(words)] });
+    state.queue().last().unwrap().id
+}
+
+#[test]
+fn what_is_queued_has_its_turn_in_its_order() {
+    let start_next = || CommandKind::StartQueued { limits: Limits::default() };
+    let mut state = begun();
+    let ids = ["one", "two", "three"].map(|words| queue(&mut state, words));
+    assert_eq!(ids.map(QueueId::number), [1, 2, 3]);
+    assert_eq!(refused(&state, start_next()), Rejection::TurnRunning);
+    ok(&mut state, CommandKind::Unqueue { id: ids[1] });
+    assert_eq!(refused(&state, CommandKind::Unqueue { id: ids[1] }), Rejection::NotQueued { id: ids[1] });
+    for _ in 0..2 {
+        answered(&mut state, text("done"));
+        ok(&mut state, start_next());
+    }
+    answered(&mut state, text("done"));
+    let expected =
+        ["user: hi", "assistant: done", "user: one", "assistant: done", "user: three", "assistant: done"];
+    assert_eq!(outline(state.messages()), expected);
+    assert_eq!(refused(&state, start_next()), Rejection::QueueEmpty);
+    // An id is given once, also when what had it is gone.
+    assert_eq!(queue(&mut state, "four").number(), 4);
+}
+
+#[test]
+fn the_queue_is_bounded_and_takes_what_a_user_may_say() {
+    let mut state = State::default();
+    for _ in 0..QUEUE_LIMIT {
+        queue(&mut state, "more");
+    }
+    let more = |input| CommandKind::Queue { input };
+    assert_eq!(refused(&state, more(vec![Block::text("x")])), Rejection::QueueFull { limit: QUEUE_LIMIT });
+    assert_eq!(refused(&begun(), more(vec![Block::text(" ")])), Rejection::EmptyInput);
+    let foreign = refused(&begun(), more(vec![tool_use("bash", "a")]));
+    assert_eq!(foreign, Rejection::ForeignBlock { kind: "tool_use".to_owned() });
+}
+
+#[test]
+fn a_session_is_opened_once_and_before_anything_else() {
+    let profile = Profile { base_prompt: "Be brief.".to_owned(), ..Profile::default() };
+    let open = || CommandKind::Open { profile: Box::new(profile.clone()) };
+    let mut state = State::default();
+    ok(&mut state, open());
+    assert_eq!(state.profile().map(|profile| &**profile), Some(&profile));
+    assert_eq!(refused(&state, open()), Rejection::AlreadyBegun);
+    assert_eq!(refused(&begun(), open()), Rejection::AlreadyBegun);
+    let messages = vec![Message::user(vec![Block::text("before")])];
+    ok(&mut state, CommandKind::Import { messages, container: None });
+    assert_eq!(state.messages().len(), 1);
 }

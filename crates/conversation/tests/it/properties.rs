@@ -4,8 +4,8 @@
 use conjure_base::Timestamp;
 use conjure_conversation::{
     ApiErrorKind, Block, Command, CommandKind, Decision, Event, EventKind, InterruptCause, Limits, Message,
-    ModelError, ModelErrorKind, Response, StartedCall, State, Step, StopReason, ToolOutcome, ToolResult,
-    Usage, apply, decide, next, pairing,
+    ModelError, ModelErrorKind, QUEUE_LIMIT, QueueId, Response, StartedCall, State, Step, StopReason,
+    ToolOutcome, ToolResult, Usage, apply, decide, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,6 +23,7 @@ enum Op {
     Reject { message: usize, block: usize },
     StartAll { idempotent: bool },
     FinishSome { place: usize, result: ToolResult },
+    Unqueue { place: usize },
 }
 
 fn blocks() -> impl Strategy<Value = Vec<Block>> {
@@ -115,6 +116,10 @@ fn op() -> impl Strategy<Value = Op> {
         3 => blocks().prop_map(|input| Op::Plain(CommandKind::Steer { input })),
         1 => cause.prop_map(|cause| Op::Plain(CommandKind::Interrupt { cause })),
         2 => Just(Op::Plain(CommandKind::Recover)),
+        1 => Just(Op::Plain(CommandKind::Open { profile: Box::default() })),
+        6 => blocks().prop_map(|input| Op::Plain(CommandKind::Queue { input })),
+        3 => limits().prop_map(|limits| Op::Plain(CommandKind::StartQueued { limits })),
+        1 => (0..3usize).prop_map(|place| Op::Unqueue { place }),
     ]
 }
 
@@ -142,6 +147,10 @@ fn command(state: &State, op: Op) -> CommandKind {
         Op::StartAll { idempotent } => {
             let open = state.open_calls().iter().map(|open| open.call.id.clone());
             CommandKind::StartTools { calls: open.map(|call| StartedCall { call, idempotent }).collect() }
+        }
+        Op::Unqueue { place } => {
+            let id = state.queue().nth(place).map_or_else(QueueId::default, |queued| queued.id);
+            CommandKind::Unqueue { id }
         }
         Op::FinishSome { place, mut result } => {
             if let Some(open) = state.open_calls().get(place) {
@@ -177,16 +186,31 @@ proptest! {
         let mut state = State::default();
         let mut record: Vec<Event> = Vec::new();
         let mut request: Vec<String> = Vec::new();
+        let mut waiting: Vec<QueueId> = Vec::new();
         for (moment, op) in (0u64..).zip(ops) {
             let command = Command { at: Timestamp::from_millis(moment), kind: command(&state, op) };
             let Ok(events) = decide(&state, command) else { continue };
             for event in events {
+                // A queue by its own rules: each input is taken at most once, and in its order.
+                match &event.kind {
+                    EventKind::Queued { id, .. } => {
+                        prop_assert!(waiting.last().is_none_or(|last| last < id));
+                        waiting.push(*id);
+                    }
+                    EventKind::Unqueued { id } => waiting.retain(|waiting| waiting != id),
+                    EventKind::TurnStarted { queued: Some(id), .. } => prop_assert_eq!(waiting.remove(0), *id),
+                    EventKind::Opened { .. } => prop_assert_eq!(record.len(), 0),
+                    _ => {}
+                }
                 apply(&mut state, &event);
                 if matches!(event.kind, EventKind::BlockReplaced { .. }) {
                     request.clear();
                 }
                 record.push(event);
             }
+            let queue: Vec<QueueId> = state.queue().map(|queued| queued.id).collect();
+            prop_assert_eq!(&queue, &waiting);
+            prop_assert!(queue.len() <= QUEUE_LIMIT);
             match next(&state) {
                 Step::CallModel => {
                     prop_assert_eq!(pairing::check(state.messages()), Ok(()), "{:#?}", state.messages());

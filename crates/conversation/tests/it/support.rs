@@ -9,8 +9,8 @@ use conjure_base::{CallId, SystemClock};
 use conjure_conversation::{
     Access, Authorization, Block, CallContext, CallTraits, CommandKind, Composition, Conversation, Event,
     Ledger, LedgerError, Limits, MemoryLedger, Message, Model, ModelError, ModelEvent, ModelStream, Observer,
-    Request, Response, Rim, StopReason, ToolCall, ToolResult, ToolRunner, TurnOptions, TurnOutcome, Usage,
-    pairing, run_turn,
+    Post, PostKind, Receipt, Request, Response, Rim, StopReason, ToolCall, ToolResult, ToolRunner,
+    TurnOptions, TurnOutcome, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -202,6 +202,12 @@ pub(crate) fn call(name: &str, id: &str) -> ToolCall {
 
 pub(crate) fn id(id: &str) -> CallId {
     CallId::new(id)
+}
+
+/// A post whose receipt is put with the others.
+pub(crate) fn posting(kind: PostKind, words: &str, told: &Arc<Mutex<Vec<Receipt>>>) -> Post {
+    let told = Arc::clone(told);
+    Post::new(kind, vec![Block::text(words)], move |receipt| told.lock().unwrap().push(receipt))
 }
 
 pub(crate) fn start(words: &str) -> CommandKind {

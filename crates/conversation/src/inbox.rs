@@ -1,0 +1,133 @@
+//! What reaches a turn from outside while it runs: posts, each acknowledged once.
+//!
+//! A post owns what its sender is told. However it ends (recorded, refused, left over when the turn ended, lost with a
+//! driver that was dropped), its sender hears exactly one [`Receipt`].
+
+use std::fmt;
+
+use crate::command::{CommandKind, Rejection};
+use crate::content::Block;
+use crate::conversation::{Conversation, SubmitError};
+use crate::ledger::LedgerError;
+use crate::queue::QueueId;
+
+/// What a post is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostKind {
+    /// A part of the turn that runs: the model reads it after the next results.
+    Steer,
+    /// A turn of its own, after this one and those that were queued before.
+    Queue,
+}
+
+/// What became of a post.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Receipt {
+    /// The turn that runs has it, recorded at this sequence number.
+    Steered {
+        /// Where it is recorded.
+        seq: u64,
+    },
+    /// It waits for its turn, recorded at this sequence number.
+    Queued {
+        /// Its place in the queue.
+        id: QueueId,
+        /// Where it is recorded.
+        seq: u64,
+    },
+    /// The machine refused it.
+    Refused(Rejection),
+    /// The ledger failed: whether it was recorded is not known.
+    Failed(LedgerError),
+    /// Nobody took it: no turn runs any more. Here it is again.
+    NotTaken(Vec<Block>),
+    /// Whoever was recording it is gone: whether it was recorded is not known.
+    Unknown,
+}
+
+type Acknowledge = Box<dyn FnOnce(Receipt) + Send>;
+
+/// Something that the user adds while a turn runs, and who is told what becomes of it.
+pub struct Post {
+    kind: PostKind,
+    fate: Fate,
+    acknowledge: Option<Acknowledge>,
+}
+
+enum Fate {
+    Waiting(Vec<Block>),
+    Submitted,
+}
+
+impl Post {
+    /// A post whose sender is told by `acknowledge`, once. That must return at once.
+    pub fn new(
+        kind: PostKind,
+        input: Vec<Block>,
+        acknowledge: impl FnOnce(Receipt) + Send + 'static,
+    ) -> Self {
+        Self { kind, fate: Fate::Waiting(input), acknowledge: Some(Box::new(acknowledge)) }
+    }
+
+    /// What it is to become.
+    #[must_use]
+    pub const fn kind(&self) -> PostKind {
+        self.kind
+    }
+
+    /// Submits it and tells its sender. Where no turn runs, what was to steer one goes back.
+    ///
+    /// # Errors
+    /// When the ledger fails.
+    pub async fn submit(mut self, conversation: &mut Conversation) -> Result<(), LedgerError> {
+        if self.kind == PostKind::Steer && conversation.state().turn().is_none() {
+            return Ok(());
+        }
+        let Fate::Waiting(input) = std::mem::replace(&mut self.fate, Fate::Submitted) else { return Ok(()) };
+        let command = match self.kind {
+            PostKind::Steer => CommandKind::Steer { input },
+            PostKind::Queue => CommandKind::Queue { input },
+        };
+        match conversation.submit(command).await {
+            Ok(()) => {
+                let seq = conversation.seq().saturating_sub(1);
+                let last = conversation.state().queue().last();
+                self.tell(match (self.kind, last) {
+                    (PostKind::Queue, Some(queued)) => Receipt::Queued { id: queued.id, seq },
+                    _ => Receipt::Steered { seq },
+                });
+                Ok(())
+            }
+            Err(SubmitError::Rejected(rejection)) => {
+                self.tell(Receipt::Refused(rejection));
+                Ok(())
+            }
+            Err(SubmitError::Ledger(error)) => {
+                self.tell(Receipt::Failed(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    fn tell(&mut self, receipt: Receipt) {
+        if let Some(acknowledge) = self.acknowledge.take() {
+            acknowledge(receipt);
+        }
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        let receipt = match std::mem::replace(&mut self.fate, Fate::Submitted) {
+            Fate::Waiting(input) => Receipt::NotTaken(input),
+            Fate::Submitted => Receipt::Unknown,
+        };
+        self.tell(receipt);
+    }
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Post").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
