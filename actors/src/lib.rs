@@ -1,8 +1,13 @@
 //! The supervised tree: what runs in a runtime, who watches over it, and what is started again when it fails.
 //!
+//! A [`session`] is a conversation that is durable: its events are in the [`journal`], it has one owner at a time, and whoever
+//! holds its handle speaks to whichever incarnation runs.
+//!
 //! [`supervision`] is a library of its own: OTP's semantics (child specs, strategies, restart intensity, ordered
 //! shutdown, monitors) on the actors of `ractor`, which this crate alone names.
 
 mod unwind;
 
+pub mod journal;
+pub mod session;
 pub mod supervision;

@@ -23,7 +23,18 @@ const ARROWS: [(&str, &[&str]); 13] = [
         "conjure-toolbox",
         &["conjure-base", "conjure-conversation", "conjure-prompt", "conjure-sandbox", "conjure-skill"],
     ),
-    ("conjure-actors", &["conjure-base"]),
+    (
+        "conjure-actors",
+        &[
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-journal",
+            "conjure-prompt",
+            "conjure-sandbox",
+            "conjure-skill",
+            "conjure-toolbox",
+        ],
+    ),
     (
         "conjure",
         &[

@@ -1,0 +1,106 @@
+//! The journal as a session's ledger: a conversation's events under the epoch of the lease that this actor holds.
+//!
+//! It keeps no state: what was acknowledged is in the journal. An append under a stale epoch says that the session was taken
+//! over, which is final; a journal that fails is a value, after which the conversation is loaded anew.
+
+use std::sync::Arc;
+
+use conjure_conversation::{EVENT_FORMAT, Event, Ledger, LedgerError};
+use conjure_journal::{Epoch, JournalError, NewEvent, PageLimit, Recorded, SessionKey};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use crate::journal::{CallFailure, JournalAccess};
+
+/// What the events of conversations are called in the journal.
+pub const EVENT_KIND: &str = "conversation";
+
+/// The ledger of one session under one lease.
+#[derive(Debug, Clone)]
+pub struct JournalLedger {
+    journal: JournalAccess,
+    key: Arc<SessionKey>,
+    epoch: Epoch,
+}
+
+impl JournalLedger {
+    /// The ledger of this session, for whoever holds the lease of `epoch`.
+    #[must_use]
+    pub const fn new(journal: JournalAccess, key: Arc<SessionKey>, epoch: Epoch) -> Self {
+        Self { journal, key, epoch }
+    }
+
+    /// A page of events, from the sequence number `from` on, and how many there are in all.
+    pub(crate) async fn page(
+        journal: &JournalAccess,
+        key: &SessionKey,
+        from: u64,
+        limit: PageLimit,
+    ) -> Result<(Vec<Event>, u64), LedgerError> {
+        let page = journal.call(|journal| journal.load(key, from, limit)).await.map_err(failure)?;
+        let events = page.events.iter().map(|recorded| read(key, recorded)).collect::<Result<_, _>>()?;
+        Ok((events, page.total))
+    }
+}
+
+fn read(key: &SessionKey, recorded: &Recorded) -> Result<Event, LedgerError> {
+    let failed = |reason: String| LedgerError::Failed {
+        reason: format!("the event {} of the session {key} cannot be read: {reason}", recorded.seq),
+    };
+    if recorded.kind != EVENT_KIND {
+        return Err(failed(format!("it is of kind `{}`, which is no conversation's", recorded.kind)));
+    }
+    serde_json::from_slice(&recorded.body).map_err(|error| failed(error.to_string()))
+}
+
+/// What a conversation is told of the journal's failures.
+pub(crate) fn failure(failure: CallFailure) -> LedgerError {
+    match failure {
+        CallFailure::Journal(JournalError::Conflict { expected, found }) => {
+            LedgerError::Conflict { expected, found }
+        }
+        CallFailure::Journal(
+            error @ (JournalError::StaleEpoch { .. }
+            | JournalError::LeaseHeld { .. }
+            | JournalError::NotFound { .. }),
+        ) => LedgerError::TakenOver { reason: error.to_string() },
+        other => LedgerError::Failed { reason: other.to_string() },
+    }
+}
+
+impl Ledger for JournalLedger {
+    fn append<'a>(
+        &'a self,
+        expected_seq: u64,
+        events: &'a [Event],
+    ) -> BoxFuture<'a, Result<u64, LedgerError>> {
+        async move {
+            let events = events
+                .iter()
+                .map(|event| Ok(NewEvent::new(EVENT_KIND, EVENT_FORMAT, serde_json::to_vec(event)?)))
+                .collect::<Result<Vec<_>, serde_json::Error>>()
+                .map_err(|error| LedgerError::Failed { reason: format!("cannot write an event: {error}") })?;
+            let append = |journal: &dyn conjure_journal::Journal| {
+                journal.append(&self.key, expected_seq, self.epoch, events)
+            };
+            self.journal.call(append).await.map_err(failure)
+        }
+        .boxed()
+    }
+
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, LedgerError>> {
+        async move {
+            let mut events = Vec::new();
+            loop {
+                let from = events.len() as u64;
+                let (page, total) = Self::page(&self.journal, &self.key, from, PageLimit::default()).await?;
+                let is_over = page.is_empty();
+                events.extend(page);
+                if is_over || events.len() as u64 >= total {
+                    return Ok(events);
+                }
+            }
+        }
+        .boxed()
+    }
+}

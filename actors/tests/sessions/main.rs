@@ -1,0 +1,6 @@
+//! Sessions through their public interface.
+
+#[cfg(test)]
+mod ledger;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,160 @@
+//! Journals in memory and in SQLite, and a tree with their actor.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
+use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
+use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
+use conjure_journal::{
+    Epoch, EventPage, Journal, JournalError, Lease, ListCursor, MemoryJournal, NewEvent, Owner, PageLimit,
+    Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions, Swept,
+};
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// Longer than any test takes.
+pub(crate) fn soon() -> Deadline {
+    SystemClock.deadline(SECOND * 600)
+}
+
+/// A folder that is removed with it, for the journals that need one.
+pub(crate) struct Disk(tempfile::TempDir);
+
+impl Disk {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Opens the journal that lies here, as often as it is asked.
+    pub(crate) fn sqlite(&self) -> Arc<OpenJournal> {
+        let folder = self.0.path().to_owned();
+        Arc::new(move || {
+            let folder = folder.clone();
+            Box::pin(async move {
+                let open = tokio::task::spawn_blocking(move || {
+                    SqliteJournal::open(&folder, SqliteOptions::default())
+                });
+                open.await.unwrap().map(|journal| Arc::new(journal) as Arc<dyn Journal>)
+            })
+        })
+    }
+}
+
+/// A journal in memory, the same one whenever it is opened.
+pub(crate) fn memory() -> Arc<OpenJournal> {
+    of(MemoryJournal::new())
+}
+
+pub(crate) fn of(journal: impl Journal + Clone + 'static) -> Arc<OpenJournal> {
+    Arc::new(move || {
+        let journal: Arc<dyn Journal> = Arc::new(journal.clone());
+        Box::pin(async move { Ok(journal) })
+    })
+}
+
+/// A tree of nothing but a journal.
+pub(crate) async fn journal_tree(open: Arc<OpenJournal>) -> (Root, JournalAccess) {
+    let (child, access) = journal_actor(open, SECOND * 10).unwrap();
+    let spec = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne)
+        .intensity(Intensity::new(1_000_000, SECOND))
+        .backoff(Backoff::NONE);
+    let (spec, _) = spec.child(child).unwrap().build();
+    (Root::spawn(spec, soon()).await.unwrap(), access)
+}
+
+/// A key of a session that is there.
+pub(crate) async fn session(access: &JournalAccess) -> Arc<SessionKey> {
+    let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::random().unwrap());
+    access.journal().await.unwrap().create(&key).await.unwrap();
+    Arc::new(key)
+}
+
+/// A journal in memory that fails as it is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Faulty {
+    inner: MemoryJournal,
+    fault: Arc<Mutex<Fault>>,
+}
+
+#[derive(Debug, Default)]
+struct Fault {
+    /// After so many further appends its writer is lost.
+    lost_after: Option<u64>,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: MemoryJournal) -> Self {
+        Self { inner, fault: Arc::default() }
+    }
+
+    pub(crate) fn lose_after(&self, appends: u64) {
+        self.fault.lock().unwrap().lost_after = Some(appends);
+    }
+}
+
+impl Journal for Faulty {
+    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
+        let mut fault = self.fault.lock().unwrap();
+        if let Some(left) = &mut fault.lost_after {
+            if *left == 0 {
+                let reason = "the test ended it".to_owned();
+                return Box::pin(async { Err(JournalError::Lost { part: "writer", reason }) });
+            }
+            *left -= 1;
+        }
+        self.inner.append(key, expected_seq, epoch, events)
+    }
+
+    fn create(&self, key: &SessionKey) -> Reply<()> {
+        self.inner.create(key)
+    }
+
+    fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
+        self.inner.load(key, from, limit)
+    }
+
+    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {
+        self.inner.save_snapshot(key, epoch, snapshot)
+    }
+
+    fn snapshot(&self, key: &SessionKey) -> Reply<Option<Snapshot>> {
+        self.inner.snapshot(key)
+    }
+
+    fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Reply<Lease> {
+        self.inner.acquire(key, owner, time)
+    }
+
+    fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease> {
+        self.inner.renew(key, epoch, time)
+    }
+
+    fn release(&self, key: &SessionKey, epoch: Epoch) -> Reply<()> {
+        self.inner.release(key, epoch)
+    }
+
+    fn session(&self, key: &SessionKey) -> Reply<SessionInfo> {
+        self.inner.session(key)
+    }
+
+    fn sessions(&self, tenant: &TenantId, after: Option<ListCursor>, limit: u32) -> Reply<SessionPage> {
+        self.inner.sessions(tenant, after, limit)
+    }
+
+    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>> {
+        self.inner.tenants(after, limit)
+    }
+
+    fn delete_session(&self, key: &SessionKey) -> Reply<()> {
+        self.inner.delete_session(key)
+    }
+
+    fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
+        self.inner.delete_tenant(tenant)
+    }
+
+    fn sweep(&self) -> Reply<Swept> {
+        self.inner.sweep()
+    }
+}
