@@ -95,8 +95,9 @@ async fn a_program_that_is_given_up_ends_with_all_that_it_started_and_clears_up_
     let site = Site::make(None).unwrap();
     let folder = site.path().to_owned();
     fs::create_dir(folder.join("kept")).unwrap();
-    let script = "sh -c 'trap \"\" TERM; echo $$; exec >&2; while :; do sleep 1000; done' & \
-                  trap 'rmdir kept; exit' TERM; wait; while :; do wait; done";
+    let script = "trap 'rmdir kept; exit' TERM; \
+                  sh -c 'trap \"\" TERM; echo $$; exec >&2; while :; do sleep 1000; done' & \
+                  wait; while :; do wait; done";
     let mut worker = shell(&site, script);
     let mut lines = BufReader::new(worker.take_output().unwrap()).lines();
     // It ignores what asks it to end.
