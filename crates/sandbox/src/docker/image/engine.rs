@@ -126,8 +126,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes an image that has no name any more, unless somebody uses it.
+    /// Removes an image that has no name any more, unless somebody uses it. Engines remove one also by its last name, and that
+    /// would be somebody's.
     pub(super) async fn discard(&self, id: &str) {
+        let names = match self.image(id).await {
+            Ok(found) => found.and_then(|image| image.repo_tags).unwrap_or_default(),
+            Err(error) => {
+                tracing::debug!(%error, "the image that had the name is left");
+                return;
+            }
+        };
+        if !names.is_empty() {
+            tracing::debug!(?names, "the image that had the name has another one");
+            return;
+        }
         let options = RemoveImageOptionsBuilder::new().build();
         if let Err(error) = soon("remove an image", self.client.remove_image(id, Some(options), None)).await {
             tracing::debug!(%error, "the image that had the name is still used");
@@ -256,7 +268,47 @@ fn refused(message: String) -> ImageError {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixListener;
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// What an engine is asked that has an image with these names: method and path of each request.
+    async fn asked_to_discard(names: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("engine");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let body = format!(r#"{{"Id":"sha256:1","RepoTags":{names}}}"#);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut request = [0; 4096];
+                let length = stream.read(&mut request).unwrap();
+                let text = String::from_utf8_lossy(&request[..length]).into_owned();
+                let method = text.split(' ').next().unwrap().to_owned();
+                let answer = if method == "GET" { body.as_str() } else { "[]" };
+                heard.lock().unwrap().push(method);
+                let length = answer.len();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+                stream.write_all(format!("{head}{answer}").as_bytes()).unwrap();
+            }
+        });
+        let client =
+            Docker::connect_with_unix(socket.to_str().unwrap(), 10, bollard::API_DEFAULT_VERSION).unwrap();
+        Engine { client, architecture: String::new() }.discard("sha256:1").await;
+        let asked = asked.lock().unwrap();
+        asked.clone()
+    }
+
+    #[tokio::test]
+    async fn an_image_that_has_another_name_is_not_discarded() {
+        assert_eq!(asked_to_discard(r#"["conjure/sandbox:backup"]"#).await, ["GET"]);
+        assert_eq!(asked_to_discard("[]").await, ["GET", "DELETE"]);
+        assert_eq!(asked_to_discard("null").await, ["GET", "DELETE"]);
+    }
 
     #[test]
     fn a_step_that_fails_is_told_with_its_own_last_words() {
