@@ -202,7 +202,7 @@ impl Connector for Docker {
             let keeper = inner.keeper().await?;
             let image = inner.image(&keeper.engine).await?;
             let prepared = self.prepare(&keeper, &image, context).await?;
-            let Prepared { hello, layout, bound, people, place, left, disk } = prepared;
+            let Prepared { hello, layout, bound, memory, people, place, left, disk } = prepared;
             for left in &left {
                 take_back(left).await?;
             }
@@ -222,6 +222,7 @@ impl Connector for Docker {
                 runtime: inner.options.runtime.as_deref(),
                 seccomp: &seccomp,
                 bound: &bound,
+                memory: &memory,
                 has_ipv6: keeper.engine.address().is_local() && Path::new("/proc/sys/net/ipv6").exists(),
             };
             let now = SystemClock.timestamp().millis() / 1000;
@@ -285,7 +286,7 @@ impl Inner {
         {
             return Err(wrong_architecture("the image", architecture));
         }
-        Ok(ImageFacts::of(image))
+        ImageFacts::of(image)
     }
 
     async fn sweep(&self, keeper: &Keeper) -> Result<SweptContainers, SandboxError> {

@@ -1,11 +1,12 @@
 //! What of an image matters to a sandbox: its variables, and where it wants volumes.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
 
 use bollard::models::ImageInspect;
 
-use crate::jail::RESERVED;
+use super::image_volumes::unusable;
+use crate::error::SandboxError;
 
 /// What of an image matters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,16 +15,17 @@ pub(super) struct ImageFacts {
     pub(super) id: String,
     /// What it sets for its programs.
     pub(super) environment: BTreeMap<String, String>,
-    /// Where it would have the engine make volumes: room on the disk that nobody counts. Not where a sandbox has something of
-    /// its own.
-    pub(super) volumes: Vec<String>,
+    /// Where it would have the engine make volumes, each path in its one normal form.
+    pub(super) volumes: BTreeSet<String>,
 }
 
 /// What an image says of a user and a machine that are not those of a sandbox.
 const NOT_ITS_OWN: [&str; 6] = ["HOME", "HOSTNAME", "LOGNAME", "PWD", "TERM", "USER"];
 
 impl ImageFacts {
-    pub(super) fn of(image: ImageInspect) -> Self {
+    /// # Errors
+    /// When it wants a volume where it cannot be told where that is.
+    pub(super) fn of(image: ImageInspect) -> Result<Self, SandboxError> {
         let config = image.config.unwrap_or_default();
         let pairs = config.env.unwrap_or_default();
         let environment = pairs
@@ -33,18 +35,24 @@ impl ImageFacts {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let volumes = config.volumes.unwrap_or_default();
-        let volumes = volumes.iter().map(|path| path.trim_end_matches('/'));
-        let volumes =
-            volumes.filter(|path| path.starts_with('/') && !is_reserved(path)).map(str::to_owned).collect();
-        Self { id: image.id.unwrap_or_default(), environment, volumes }
+        let volumes = volumes.iter().map(|path| normal(path)).collect::<Result<_, _>>()?;
+        Ok(Self { id: image.id.unwrap_or_default(), environment, volumes })
     }
 }
 
-/// Whether a sandbox has something of its own there, or in it.
-fn is_reserved(path: &str) -> bool {
-    let own = RESERVED.iter().chain(&["/artifacts", "/var/tmp", "/dev/shm"]);
-    let lies_in = ["/dev", "/proc", "/sys"].into_iter().any(|folder| Path::new(path).starts_with(folder));
-    lies_in || own.into_iter().any(|own| Path::new(own).starts_with(path))
+/// A path as the engine compares it: `VOLUME` is kept as it was written, and cleaned when a container is made.
+fn normal(given: &str) -> Result<String, SandboxError> {
+    let parts = Path::new(given).components().skip(1);
+    let names: Option<Vec<&str>> = parts
+        .map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect();
+    match names.filter(|names| given.starts_with('/') && !names.is_empty()) {
+        Some(names) => Ok(format!("/{}", names.join("/"))),
+        None => Err(unusable(given, "which is no absolute path without `..`")),
+    }
 }
 
 #[cfg(test)]
@@ -58,13 +66,23 @@ mod tests {
         let env = ["PATH=/opt/bin:/bin", "HOME=/root", "EMPTY=", "broken", "=x", "A=b=c"];
         let config = ImageConfig {
             env: Some(env.map(str::to_owned).to_vec()),
-            volumes: Some(["/data/", "/workspace", "/", "no", "/proc/x", "/mnt"].map(str::to_owned).to_vec()),
+            volumes: Some(["/data/", "/data//./deep", "//data"].map(str::to_owned).to_vec()),
             ..ImageConfig::default()
         };
-        let facts = ImageFacts::of(ImageInspect { config: Some(config), ..ImageInspect::default() });
+        let facts = ImageFacts::of(ImageInspect { config: Some(config), ..ImageInspect::default() }).unwrap();
         let names: Vec<_> = facts.environment.keys().map(String::as_str).collect();
         assert_eq!(names, ["A", "EMPTY", "PATH"]);
         assert_eq!(facts.environment["A"], "b=c");
-        assert_eq!(facts.volumes, ["/data"]);
+        assert_eq!(facts.volumes, ["/data", "/data/deep"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn a_volume_whose_place_depends_on_who_reads_it_is_refused() {
+        for path in ["/data/../srv", "/x/../workspace", "data", "/", "", "/.."] {
+            let config = ImageConfig { volumes: Some(vec![path.to_owned()]), ..ImageConfig::default() };
+            let image = ImageInspect { config: Some(config), ..ImageInspect::default() };
+            let refused = ImageFacts::of(image).unwrap_err().to_string();
+            assert!(refused.contains(&format!("a volume at `{path}`")), "{refused}");
+        }
     }
 }

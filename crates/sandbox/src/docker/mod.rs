@@ -10,6 +10,7 @@ mod guard;
 mod held;
 mod image;
 mod image_facts;
+mod image_volumes;
 mod labels;
 mod options;
 mod people;

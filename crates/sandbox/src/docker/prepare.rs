@@ -13,6 +13,7 @@ use conjure_guest::protocol::{
 use super::address::EngineAddress;
 use super::facts::EngineFacts;
 use super::image_facts::ImageFacts;
+use super::image_volumes::in_memory;
 use super::options::{DockerOptions, Volume};
 use super::people::{Circumstances, People};
 use super::premises::Premises;
@@ -35,6 +36,8 @@ pub(super) struct Prepared {
     pub(super) hello: Hello,
     pub(super) layout: Layout,
     pub(super) bound: Vec<Bound>,
+    /// Where the image wants volumes, and has memory.
+    pub(super) memory: Vec<String>,
     pub(super) people: People,
     pub(super) place: Place,
     /// What a host that crashed left with a user of its sandboxes: to be taken back first.
@@ -91,8 +94,9 @@ impl Ingredients<'_> {
             writable: places.iter().map(|place| &place.is).filter(|is| is_writable(is)).collect(),
         };
         let people = People::choose(&given);
-        writable.extend(self.image.volumes.clone());
         bound.extend(self.furnish(&place, &people)?);
+        let memory = in_memory(&self.image.volumes, &bound)?;
+        writable.extend(memory.clone());
         roots.push(Root { path: OUTPUT.to_owned(), access: Access::ReadOnly });
         roots.extend(WRITABLE.map(|path| Root { path: path.to_owned(), access: Access::ReadWrite }));
         let limits = &self.context.limits;
@@ -113,7 +117,8 @@ impl Ingredients<'_> {
         // Nobody watches over the others.
         let is_bounded = self.context.allowed_paths.is_empty()
             && self.options.volumes.iter().all(|volume| volume.access == Access::ReadOnly);
-        Ok(Prepared { hello, layout, bound, people, place, left, disk: Boundary::enforced_if(is_bounded) })
+        let disk = Boundary::enforced_if(is_bounded);
+        Ok(Prepared { hello, layout, bound, memory, people, place, left, disk })
     }
 
     /// The host's folders must be the container's, and what commands write there the host's.

@@ -1,7 +1,6 @@
 //! What a container is made of: all of the hardening, in one place.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
@@ -28,6 +27,9 @@ const PERIOD: i64 = 100_000;
 /// A file system in memory needs few files for its bytes.
 const BYTES_PER_INODE: u64 = 4096;
 
+/// Where every container has memory to write to.
+pub(super) const OWN_MEMORY: [&str; 3] = ["/tmp", "/var/tmp", HOME];
+
 /// A file or folder of the host's in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
@@ -49,6 +51,8 @@ pub(super) struct Spec<'a> {
     /// The filter of system calls as this engine takes it.
     pub(super) seccomp: &'a str,
     pub(super) bound: &'a [Bound],
+    /// Where the image wants volumes, and has memory.
+    pub(super) memory: &'a [String],
     /// Whether the machine has IPv6 at all.
     pub(super) has_ipv6: bool,
 }
@@ -153,15 +157,13 @@ impl Spec<'_> {
     /// too: it would be room on the disk that nobody counts, and that outlives the container.
     fn memory_file_systems(&self) -> HashMap<String, String> {
         let tmp = self.limits.tmp();
+        let [own_tmp, own_var_tmp, own_home] = OWN_MEMORY;
         let own = [
-            ("/tmp", tmp * 3 / 8, Whose::Everybodys),
-            ("/var/tmp", tmp / 8, Whose::Everybodys),
-            (HOME, tmp / 4, Whose::Theirs),
+            (own_tmp, tmp * 3 / 8, Whose::Everybodys),
+            (own_var_tmp, tmp / 8, Whose::Everybodys),
+            (own_home, tmp / 4, Whose::Theirs),
         ];
-        // What the host has there is meant.
-        let is_taken = |path: &str| self.bound.iter().any(|bound| Path::new(path).starts_with(&bound.target));
-        let volumes = self.image.volumes.iter().map(String::as_str).filter(|path| !is_taken(path));
-        let volumes = volumes.map(|path| (path, tmp / 4, Whose::Everybodys));
+        let volumes = self.memory.iter().map(|path| (path.as_str(), tmp / 4, Whose::Everybodys));
         volumes
             .chain(own)
             .map(|(path, bytes, whose)| (path.to_owned(), self.memory_file_system(bytes, whose)))
@@ -215,11 +217,8 @@ mod tests {
     use super::*;
 
     fn body(engine: EngineKind, volumes: &[&str]) -> ContainerCreateBody {
-        let image = ImageFacts {
-            id: "sha256:1".to_owned(),
-            volumes: volumes.iter().map(|path| (*path).to_owned()).collect(),
-            ..ImageFacts::default()
-        };
+        let image = ImageFacts { id: "sha256:1".to_owned(), ..ImageFacts::default() };
+        let memory: Vec<String> = volumes.iter().map(|path| (*path).to_owned()).collect();
         let bound = ["/workspace", "/mnt/skills"].map(|target| Bound {
             source: format!("/host{target}"),
             target: target.to_owned(),
@@ -235,6 +234,7 @@ mod tests {
             runtime: Some("runsc"),
             seccomp: "{}",
             bound: &bound,
+            memory: &memory,
             has_ipv6: true,
         };
         spec.body(HashMap::new())
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn volumes_that_an_image_wants_are_memory_of_a_size() {
-        let host = body(EngineKind::Docker, &["/data", "/workspace/deep"]).host_config.unwrap();
+        let host = body(EngineKind::Docker, &["/data"]).host_config.unwrap();
         let mut places: Vec<_> = host.tmpfs.unwrap().into_iter().collect();
         places.sort();
         let paths: Vec<_> = places.iter().map(|(path, _)| path.as_str()).collect();

@@ -34,6 +34,13 @@ const STUBBORN: Content = Content {
     ],
 };
 
+/// One that wants a volume in the workspace.
+const INTRUSIVE: Content =
+    Content { packages: &[], files: BUSYBOX.files, changes: &["VOLUME /workspace/deep"] };
+
+/// One that spells a volume in another way than the engine reads it.
+const CROOKED: Content = Content { packages: &[], files: BUSYBOX.files, changes: &["VOLUME /data/../srv"] };
+
 /// One without anything that could be run.
 const EMPTY: Content = Content { packages: &[], files: &[("/etc/hostname", "/file")], changes: &[] };
 
@@ -67,6 +74,19 @@ async fn what_an_image_would_do_by_itself_is_not_done() {
     assert!(found.mounts.unwrap().iter().all(|mount| mount.name.as_deref().unwrap_or_default().is_empty()));
     it.sandbox.cleanup().await;
     world.until_nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn an_image_that_wants_a_volume_where_none_can_be_counted_is_refused() {
+    for (content, told) in [(&INTRUSIVE, "`/workspace/deep`"), (&CROOKED, "`/data/../srv`")] {
+        let Some(world) = World::of(content) else { return };
+        let workspace = tempfile::tempdir().unwrap();
+        let refused = open(&world.connector(), &ExecutionContext::new(workspace.path())).await.unwrap_err();
+        assert_eq!(refused.kind(), SandboxErrorKind::Unavailable);
+        assert!(refused.to_string().contains(&format!("wants a volume at {told}")), "{refused}");
+        assert!(world.containers().await.is_empty());
+        assert_eq!(std::fs::read_dir(workspace.path()).unwrap().count(), 0);
+    }
 }
 
 #[tokio::test]
