@@ -22,6 +22,10 @@ pub(super) struct ImageFacts {
 /// What an image says of a user and a machine that are not those of a sandbox.
 const NOT_ITS_OWN: [&str; 6] = ["HOME", "HOSTNAME", "LOGNAME", "PWD", "TERM", "USER"];
 
+/// What it says of proxies, in either case: none of them can be reached, and a sandbox may have one of its own.
+const OF_PROXIES: [&str; 6] =
+    ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY"];
+
 impl ImageFacts {
     /// # Errors
     /// When it wants a volume where it cannot be told where that is.
@@ -31,13 +35,17 @@ impl ImageFacts {
         let environment = pairs
             .iter()
             .filter_map(|pair| pair.split_once('='))
-            .filter(|(name, _)| !name.is_empty() && !NOT_ITS_OWN.contains(name))
+            .filter(|(name, _)| !name.is_empty() && !NOT_ITS_OWN.contains(name) && !is_of_proxies(name))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let volumes = config.volumes.unwrap_or_default();
         let volumes = volumes.iter().map(|path| normal(path)).collect::<Result<_, _>>()?;
         Ok(Self { id: image.id.unwrap_or_default(), environment, volumes })
     }
+}
+
+fn is_of_proxies(name: &str) -> bool {
+    OF_PROXIES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// A path as the engine compares it: `VOLUME` is kept as it was written, and cleaned when a container is made.
@@ -63,7 +71,17 @@ mod tests {
 
     #[test]
     fn an_images_variables_are_taken_but_for_whose_it_is() {
-        let env = ["PATH=/opt/bin:/bin", "HOME=/root", "EMPTY=", "broken", "=x", "A=b=c"];
+        let env = [
+            "PATH=/opt/bin:/bin",
+            "HOME=/root",
+            "EMPTY=",
+            "broken",
+            "=x",
+            "A=b=c",
+            "https_proxy=http://corp:3128",
+            "HTTP_PROXY=http://corp:3128",
+            "no_proxy=*",
+        ];
         let config = ImageConfig {
             env: Some(env.map(str::to_owned).to_vec()),
             volumes: Some(["/data/", "/data//./deep", "//data"].map(str::to_owned).to_vec()),

@@ -30,7 +30,7 @@ const STUBBORN: Content = Content {
         "HEALTHCHECK --interval=1s CMD false",
         "VOLUME /data",
         "WORKDIR /no/such/folder",
-        "ENV GREETING=hello HOME=/root",
+        "ENV GREETING=hello HOME=/root https_proxy=http://corp:3128",
     ],
 };
 
@@ -68,6 +68,8 @@ async fn what_an_image_would_do_by_itself_is_not_done() {
     let it = world.container_with(&connector, own).await;
     assert_eq!(it.sh("echo $GREETING $HOME; busybox pwd").await, "hello /home/sandbox\n/workspace\n");
     assert_eq!(it.sh("id -u").await, "4321\n");
+    // The proxy of where it was built is not the sandbox's.
+    assert_eq!(it.sh("echo -$https_proxy-").await, "--\n");
     // What it wants kept is memory that goes with it.
     assert_eq!(it.sh("echo x > /data/x; busybox cat /data/x").await, "x\n");
     let found = world.inspected().await;
