@@ -46,7 +46,11 @@ impl People {
     pub(super) fn choose(given: &Circumstances<'_>) -> Self {
         let Circumstances { facts, options, runner, owner, demanded, writable } = given;
         if let Some(user) = &options.user {
-            return Self { user: user.clone(), numbers: numbers(user), ..Self::numbered(0, 0) };
+            return match numbers(user) {
+                // The engine would take a group that is not named from the image: root's, where it does not know the user.
+                Some((user, group)) => Self::numbered(user, group),
+                None => Self { user: user.clone(), numbers: None, ..Self::numbered(0, 0) },
+            };
         }
         let own = match runner.own() {
             Owner::Mapped { uid, gid } => (uid, gid),

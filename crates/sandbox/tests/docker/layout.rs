@@ -90,14 +90,15 @@ async fn commands_run_as_the_workspaces_owner() {
         "4321\n1234\nsandbox\n4321:1234\n"
     );
     it.sandbox.cleanup().await;
-    let user = DockerOptions { user: Some("1000:1000".to_owned()), ..world.options() };
+    // One that the image does not know, and no group: the engine would choose root's.
+    let user = DockerOptions { user: Some("1234".to_owned()), ..world.options() };
     let connector = conjure_sandbox::Docker::new(user, []);
     let it = world
         .container_with(&connector, |context| {
             fs::set_permissions(&context.workspace, fs::Permissions::from_mode(0o777)).unwrap();
         })
         .await;
-    assert_eq!(it.sh("id -u; id -g; touch file && echo made").await, "1000\n1000\nmade\n");
+    assert_eq!(it.sh("id -u; id -g; id -G; touch file && echo made").await, "1234\n1234\n1234\nmade\n");
     it.sandbox.cleanup().await;
 }
 
