@@ -3,6 +3,10 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 const PREFIX: &str = "conjure";
 
@@ -20,7 +24,8 @@ impl Owner {
     /// This process.
     pub(crate) fn own() -> io::Result<Self> {
         let pid = std::process::id();
-        let started = start_of(pid).ok_or_else(|| io::Error::other("/proc/self/stat tells no start"))?;
+        let started = start_of(Path::new("/proc"), pid)
+            .ok_or_else(|| io::Error::other("/proc/self/stat tells no start"))?;
         Ok(Self { namespace: own_namespace()?, pid, started })
     }
 
@@ -47,13 +52,37 @@ impl Owner {
     /// Whether it is known to live.
     #[cfg(feature = "docker")]
     pub(crate) fn is_alive(&self) -> bool {
-        own_namespace().is_ok_and(|own| own == self.namespace) && start_of(self.pid) == Some(self.started)
+        self.life(Path::new("/proc")) == Life::Lives
     }
 
-    /// Whether it is known to be dead. One of another pid namespace cannot be known.
+    /// Whether it is known to be dead. One of another pid namespace cannot be known, nor one that this user is not shown.
     pub(crate) fn is_dead(&self) -> bool {
-        own_namespace().is_ok_and(|own| own == self.namespace) && start_of(self.pid) != Some(self.started)
+        self.life(Path::new("/proc")) == Life::IsOver
     }
+
+    /// What can be known of it here, where processes are shown in the folder `proc`.
+    fn life(&self, proc: &Path) -> Life {
+        if own_namespace().ok() != Some(self.namespace) {
+            return Life::Unknown;
+        }
+        match start_of(proc, self.pid) {
+            Some(started) if started == self.started => Life::Lives,
+            Some(_) => Life::IsOver,
+            // Others' processes may be hidden (`hidepid`), but not that there is one.
+            None => match i32::try_from(self.pid).ok().and_then(Pid::from_raw).map(test_kill_process) {
+                Some(Err(Errno::SRCH)) => Life::IsOver,
+                _ => Life::Unknown,
+            },
+        }
+    }
+}
+
+/// What can be known of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Lives,
+    IsOver,
+    Unknown,
 }
 
 fn own_namespace() -> io::Result<u64> {
@@ -61,8 +90,8 @@ fn own_namespace() -> io::Result<u64> {
 }
 
 /// When a living process was started. Its name, the second field, may hold anything.
-fn start_of(pid: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+fn start_of(proc: &Path, pid: u32) -> Option<u64> {
+    let stat = fs::read(proc.join(format!("{pid}/stat"))).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -81,6 +110,17 @@ mod tests {
         assert!(!own.is_dead());
         assert!(Owner { started: own.started + 1, ..own }.is_dead(), "the number was used again");
         assert!(!Owner { namespace: 1, started: 1, ..own }.is_dead(), "nobody can know");
+    }
+
+    #[test]
+    fn one_that_is_not_shown_is_not_taken_for_dead() {
+        let hidden = tempfile::tempdir().unwrap();
+        let own = Owner::own().unwrap();
+        assert_eq!(own.life(Path::new("/proc")), Life::Lives);
+        assert_eq!(own.life(hidden.path()), Life::Unknown);
+        // Numbers of processes end far below.
+        let gone = Owner { pid: i32::MAX.unsigned_abs(), ..own };
+        assert_eq!(gone.life(hidden.path()), Life::IsOver);
     }
 
     proptest! {
