@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::engine::Engine;
+use super::labels::name_of;
 use crate::error::SandboxError;
 
 /// How long one who has no runtime waits for an engine.
@@ -51,7 +52,7 @@ impl Keeper {
 
     /// A name for a container that will be made, held from now on.
     pub(super) fn hold(self: &Arc<Self>) -> Held {
-        let name = format!("conjure-{}-{}", self.instance, self.next.fetch_add(1, Ordering::Relaxed));
+        let name = name_of(&self.instance, self.next.fetch_add(1, Ordering::Relaxed));
         self.names().insert(name.clone());
         let doomed = Doomed { keeper: Arc::clone(self), name, is_gone: false, is_being_made: false };
         Held { keeper: Arc::clone(self), doomed: Some(doomed) }

@@ -78,10 +78,12 @@ impl Host {
         labels
     }
 
-    /// What becomes of a container with these labels.
-    pub(super) fn fate(&self, labels: &HashMap<String, String>, now: u64) -> Fate {
+    /// What becomes of a container with this name and these labels. Labels alone say nothing: whatever is run of an image
+    /// bears those that the image has, and the image may be one that somebody made of a sandbox.
+    pub(super) fn fate(&self, name: &str, labels: &HashMap<String, String>, now: u64) -> Fate {
         let label = |name: &str| labels.get(name).map(String::as_str);
-        if label(MANAGED_BY) != Some("conjure") {
+        let is_ours = label(INSTANCE).is_some_and(|instance| is_name_of(instance, name));
+        if label(MANAGED_BY) != Some("conjure") || !is_ours {
             return Fate::Kept;
         }
         if label(INSTANCE) == Some(&self.instance) {
@@ -90,7 +92,7 @@ impl Host {
         let is_here = label(BOOT) == Some(&self.boot);
         let owner = label(OWNER).and_then(Owner::of).filter(|_| is_here);
         let is_expired =
-            label(LEASE).and_then(|lease| lease.parse().ok()).is_none_or(|lease: u64| lease < now);
+            label(LEASE).and_then(|lease| lease.parse().ok()).is_some_and(|lease: u64| lease < now);
         // One that lives here keeps its containers however old they are.
         let is_left = match owner {
             Some(owner) if owner.is_alive() => false,
@@ -99,6 +101,17 @@ impl Host {
         };
         if is_left { Fate::LeftBehind } else { Fate::Kept }
     }
+}
+
+/// The name of a connector's container with this number.
+pub(super) fn name_of(instance: &str, number: u64) -> String {
+    format!("conjure-{instance}-{number}")
+}
+
+fn is_name_of(instance: &str, name: &str) -> bool {
+    let number =
+        name.strip_prefix("conjure-").and_then(|rest| rest.strip_prefix(instance)?.strip_prefix('-'));
+    number.and_then(|number| number.parse().ok()).is_some_and(|number| name_of(instance, number) == name)
 }
 
 /// The digest of what a container is made of, but for who makes it and what is a secret.
@@ -117,6 +130,10 @@ mod tests {
         Host::own(instance).unwrap()
     }
 
+    fn fate(me: &Host, labels: &HashMap<String, String>, now: u64) -> Fate {
+        me.fate(&name_of(&labels[INSTANCE], 7), labels, now)
+    }
+
     fn labels(host: &Host) -> HashMap<String, String> {
         host.labels(&DockerOptions::default(), &Digest::of(b""), NOW)
     }
@@ -124,20 +141,20 @@ mod tests {
     #[test]
     fn whose_host_is_dead_is_left_behind_and_whose_may_live_is_not() {
         let me = host("me");
-        assert_eq!(me.fate(&labels(&me), NOW), Fate::Own);
-        assert_eq!(me.fate(&labels(&host("sibling")), NOW + 100_000_000), Fate::Kept);
+        assert_eq!(fate(&me, &labels(&me), NOW), Fate::Own);
+        assert_eq!(fate(&me, &labels(&host("sibling")), NOW + 100_000_000), Fate::Kept);
         // A process with my number that was started at another time, so it is dead.
         let mut dead = host("dead");
         let (rest, started) = dead.owner.trim_end_matches("-0").rsplit_once('-').unwrap();
         dead.owner = format!("{rest}-{}-0", started.parse::<u64>().unwrap() + 1);
-        assert_eq!(me.fate(&labels(&dead), NOW), Fate::LeftBehind);
+        assert_eq!(fate(&me, &labels(&dead), NOW), Fate::LeftBehind);
         // Of another boot or another machine, nobody knows; until its lease is over.
         let elsewhere = Host { boot: "another".to_owned(), ..dead };
-        assert_eq!(me.fate(&labels(&elsewhere), NOW), Fate::Kept);
+        assert_eq!(fate(&me, &labels(&elsewhere), NOW), Fate::Kept);
         let later = NOW + DockerOptions::default().lease.as_secs() + 1;
-        assert_eq!(me.fate(&labels(&elsewhere), later), Fate::LeftBehind);
+        assert_eq!(fate(&me, &labels(&elsewhere), later), Fate::LeftBehind);
         let own_boot_only = Host { owner: "nonsense".to_owned(), ..host("odd") };
-        assert_eq!(me.fate(&labels(&own_boot_only), NOW), Fate::Kept);
+        assert_eq!(fate(&me, &labels(&own_boot_only), NOW), Fate::Kept);
     }
 
     #[test]
@@ -145,8 +162,29 @@ mod tests {
         let me = host("me");
         let mut foreign = labels(&me);
         foreign.remove(MANAGED_BY);
-        assert_eq!(me.fate(&foreign, u64::MAX), Fate::Kept);
-        assert_eq!(me.fate(&HashMap::new(), u64::MAX), Fate::Kept);
+        assert_eq!(fate(&me, &foreign, u64::MAX), Fate::Kept);
+        assert_eq!(me.fate("conjure-me-1", &HashMap::new(), u64::MAX), Fate::Kept);
+        // One that runs an image which somebody made of a sandbox: all labels are there, and its host is dead.
+        let elsewhere = Host { boot: "another".to_owned(), ..host("other") };
+        let inherited = labels(&elsewhere);
+        for name in [
+            "happy_hopper",
+            "conjure-other",
+            "conjure-other-",
+            "conjure-other-x",
+            "conjure-other-+7",
+            "x-other-7",
+        ] {
+            assert_eq!(me.fate(name, &inherited, u64::MAX), Fate::Kept, "{name}");
+        }
+        assert_eq!(me.fate("conjure-other-7", &inherited, u64::MAX), Fate::LeftBehind);
+        // And one whose image has labels of somebody's invention.
+        for lease in [None, Some("soon")] {
+            let mut strange = inherited.clone();
+            strange.remove(LEASE);
+            strange.extend(lease.map(|lease| (LEASE.to_owned(), lease.to_owned())));
+            assert_eq!(me.fate("conjure-other-7", &strange, u64::MAX), Fate::Kept);
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) async fn sweep(keeper: &Keeper, host: &Host) -> Result<SweptContainer
     for found in keeper.engine.labelled(MANAGED).await? {
         let names = found.names.unwrap_or_default();
         let name = names.first().map(|name| name.trim_start_matches('/')).unwrap_or_default();
-        let is_left = match host.fate(&found.labels.unwrap_or_else(HashMap::new), now) {
+        let is_left = match host.fate(name, &found.labels.unwrap_or_else(HashMap::new), now) {
             Fate::Kept => false,
             Fate::Own => !keeper.holds(name),
             Fate::LeftBehind => true,
