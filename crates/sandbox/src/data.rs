@@ -180,6 +180,23 @@ impl DataFolder {
         Err(SandboxError::new(SandboxErrorKind::PathNotAllowed, message))
     }
 
+    /// Refuses a folder for commands to see that contains this one, or lies in it: other sessions' files are there.
+    #[cfg(feature = "docker")]
+    pub(crate) fn check_apart(&self, folder: &Path, what: &str) -> Result<(), SandboxError> {
+        let how = match (folder.starts_with(&self.inner.path), self.inner.path.starts_with(folder)) {
+            (true, _) => "lies in",
+            (_, true) => "contains",
+            _ => return Ok(()),
+        };
+        let message = format!(
+            "the {what} `{}` {how} the data folder `{}`, where the files of all sessions are; choose another {what}, or \
+             another data folder",
+            folder.display(),
+            self.inner.path.display()
+        );
+        Err(SandboxError::new(SandboxErrorKind::PathNotAllowed, message))
+    }
+
     /// Whether a folder is the own workspace of one of its sessions.
     #[cfg(feature = "jail")]
     pub(crate) fn is_workspace(&self, folder: &Path) -> bool {

@@ -23,8 +23,8 @@ use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{absent, folder, text, unavailable};
 use crate::isolation::Boundary;
 use crate::jail::{
-    DEVICES, Folders, FromShelves, HOME, NAME, OUTPUT, RESERVED, Runner, WORKSPACE, WRITABLE, inner, refused,
-    usual_variables,
+    DEVICES, Folders, FromShelves, HOME, Kept, NAME, OUTPUT, RESERVED, Runner, WORKSPACE, WRITABLE, inner,
+    refused, usual_variables,
 };
 use crate::limits::Limits;
 use crate::places::Place;
@@ -78,6 +78,7 @@ impl Ingredients<'_> {
             layout.read_only.push(((&volume.source).into(), (&volume.target).into()));
             bound.push(volume);
         }
+        check_fixed(&bound)?;
         if let Some(exposed) = bound.iter().find(|bound| self.holds_the_engine(Path::new(&bound.source))) {
             return Err(refused(format!(
                 "the folder `{}` holds the engine's socket, and whoever reaches that is root on the host; choose another \
@@ -186,6 +187,7 @@ impl Ingredients<'_> {
         let source =
             fs::canonicalize(&volume.host).map_err(|error| absent("volume", &volume.host, &error))?;
         let source = if source.is_dir() { folder("volume", &source)? } else { source };
+        self.premises.data.check_apart(&source, "volume")?;
         let target = inner(&volume.target)?;
         if let Some(reserved) = RESERVED.iter().find(|reserved| Path::new(reserved).starts_with(&target)) {
             return Err(refused(format!(
@@ -211,6 +213,18 @@ fn bind(path: &str, is: &PlaceKind) -> Option<Bound> {
         }
         _ => None,
     }
+}
+
+/// What is for reading only must not be there for writing by another name.
+fn check_fixed(bound: &[Bound]) -> Result<(), SandboxError> {
+    let with = |access| bound.iter().filter(move |bound| bound.access == access);
+    for (fixed, open) in
+        with(Access::ReadOnly).flat_map(|fixed| with(Access::ReadWrite).map(move |open| (fixed, open)))
+    {
+        let (fixed, open) = (Path::new(&fixed.source), Path::new(&open.source));
+        Kept::Shown.check(fixed, fixed, open, "folder", open)?;
+    }
+    Ok(())
 }
 
 fn is_writable(is: &PlaceKind) -> bool {

@@ -190,7 +190,7 @@ fn shelved(shared: &SharedFolder) -> Result<Option<(Shelf, &str)>, SandboxError>
 
 /// What a sandbox has of a folder for reading only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+pub(crate) enum Kept {
     /// What it held when the sandbox was made.
     Copied,
     /// The folder itself.
@@ -200,7 +200,7 @@ enum Kept {
 impl Kept {
     /// Refuses what could be changed by another name. What was copied cannot; but to work in a skill would be to add to
     /// it, which nobody means.
-    fn check(
+    pub(crate) fn check(
         self,
         real: &Path,
         given: &Path,

@@ -17,7 +17,7 @@ pub use connector::Jail;
 #[cfg(feature = "docker")]
 pub(crate) use environment::usual as usual_variables;
 #[cfg(feature = "docker")]
-pub(crate) use folders::{Folders, RESERVED, Shelves as FromShelves, inner, refused};
+pub(crate) use folders::{Folders, Kept, RESERVED, Shelves as FromShelves, inner, refused};
 #[cfg(feature = "docker")]
 pub(crate) use hand_back::{HandedOver, take_back};
 #[cfg(feature = "docker")]

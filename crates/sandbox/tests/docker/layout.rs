@@ -180,3 +180,29 @@ async fn what_would_be_a_way_to_the_engine_is_refused() {
     }
     assert!(world.containers().await.is_empty());
 }
+
+#[tokio::test]
+async fn what_is_the_hosts_own_is_in_no_volume() {
+    let Some(world) = World::new() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let data = DataFolder::open(&home.path().join("data")).unwrap();
+    let workspace = home.path().join("work");
+    fs::create_dir_all(workspace.join("deep")).unwrap();
+    let neighbour = data.workspace().unwrap();
+    for (host, access, told) in [
+        (home.path(), Access::ReadWrite, "contains the data folder"),
+        (home.path(), Access::ReadOnly, "contains the data folder"),
+        (neighbour.path(), Access::ReadOnly, "lies in the data folder"),
+        (&workspace.join("deep"), Access::ReadOnly, "contains the read-only folder"),
+        (&workspace, Access::ReadOnly, "lies in the read-only folder"),
+    ] {
+        let volumes = vec![Volume { host: host.to_owned(), target: "/data".into(), access }];
+        let options = DockerOptions { volumes, ..world.options() };
+        let connector = conjure_sandbox::Docker::new(options, []).with_data(data.clone());
+        let context = conjure_sandbox::ExecutionContext::new(&workspace);
+        let refused = open(&connector, &context).await.unwrap_err();
+        assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
+        assert!(refused.to_string().contains(told), "{refused}");
+    }
+    assert!(world.containers().await.is_empty());
+}
