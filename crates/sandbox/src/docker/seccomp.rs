@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Calls that programs of all kinds make, by the names that any architecture has for them. What an engine does not know it
 /// leaves out.
-const ALLOWED: [&str; 303] = [
+const ALLOWED: [&str; 304] = [
     "accept",
     "accept4",
     "access",
@@ -50,6 +50,7 @@ const ALLOWED: [&str; 303] = [
     "exit_group",
     "faccessat",
     "faccessat2",
+    "fadvise64",
     "fallocate",
     "fanotify_mark",
     "fchdir",

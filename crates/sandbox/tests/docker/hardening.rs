@@ -105,6 +105,26 @@ async fn commands_have_nothing_to_attack_with() {
     it.sandbox.cleanup().await;
 }
 
+/// The engine's filter without the guest's, which refuses most of the same: a container that is not a sandbox.
+#[tokio::test]
+async fn the_engines_filter_holds_without_the_guests() {
+    let Some(world) = World::new() else { return };
+    if std::env::consts::ARCH != "x86_64" {
+        eprintln!("SKIPPED: the numbers of system calls are those of x86-64");
+        return;
+    }
+    let probe = "import ctypes, errno, os\n\
+        libc = ctypes.CDLL(None, use_errno=True)\n\
+        def call(*a):\n\
+        \x20   ctypes.set_errno(0); r = libc.syscall(*a); return errno.errorcode.get(ctypes.get_errno(), 'ok') if r < 0 else 'ok'\n\
+        os.posix_fadvise(os.open('/bin/sh', os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)\n\
+        print(call(425, 1, 0), call(435, 0, 0), call(41, 40, 1, 0), call(41, 38, 5, 0), call(250, 0, 0), call(101, 0), \
+        call(321, 0, 0, 0), call(272, 0x10000000), call(41, 2, 1, 0))";
+    let said = world.said_without_guest(&["python3", "-c", probe]).await;
+    // io_uring, clone3, AF_VSOCK, AF_ALG, keyctl, ptrace, bpf, a namespace of users; AF_INET.
+    assert_eq!(said, "ENOSYS ENOSYS EPERM EPERM EPERM EPERM EPERM EPERM ok\n");
+}
+
 #[tokio::test]
 async fn limits_are_the_engines_and_what_runs_into_them_is_told() {
     let Some(world) = World::new() else { return };

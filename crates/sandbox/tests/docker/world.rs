@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bollard::models::{ContainerInspectResponse, ContainerSummary};
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummary, HostConfig};
 use bollard::query_parameters::{
-    InspectContainerOptions, ListContainersOptions, ListImagesOptions, RemoveContainerOptionsBuilder,
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListImagesOptions,
+    LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use conjure_base::SystemClock;
 use conjure_sandbox::{
     Command, CommandEnd, CommandOutcome, Docker, DockerOptions, ExecutionContext, Executor, Sandbox,
     SandboxError,
 };
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use tempfile::TempDir;
 
 use crate::support::image::{Content, DEBIAN, TestImage, test_image_of};
@@ -89,6 +91,37 @@ impl World {
         let options =
             ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
         engine().await.list_containers(Some(options)).await.unwrap()
+    }
+
+    /// What a program says in a container of the image that is no sandbox: under the engine's filter alone, by no user of the
+    /// image's.
+    pub(crate) async fn said_without_guest(&self, program: &[&str]) -> String {
+        let engine = engine().await;
+        let options = self.options();
+        let security = format!("seccomp={}", conjure_sandbox::seccomp_profile());
+        let host_config = HostConfig {
+            security_opt: Some(vec!["no-new-privileges".to_owned(), security]),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            network_mode: Some("none".to_owned()),
+            ..HostConfig::default()
+        };
+        let body = ContainerCreateBody {
+            image: Some(options.image),
+            labels: Some(options.labels.into_iter().collect()),
+            user: Some("4321:4321".to_owned()),
+            cmd: Some(program.iter().map(|part| (*part).to_owned()).collect()),
+            host_config: Some(host_config),
+            ..ContainerCreateBody::default()
+        };
+        let name = engine.create_container(None::<CreateContainerOptions>, body).await.unwrap().id;
+        engine.start_container(&name, None::<StartContainerOptions>).await.unwrap();
+        let ended = engine.wait_container(&name, None::<WaitContainerOptions>).collect::<Vec<_>>().await;
+        let logs = LogsOptionsBuilder::new().stdout(true).stderr(true).build();
+        let said: Vec<_> = engine.logs(&name, Some(logs)).try_collect().await.unwrap();
+        let said: String = said.iter().map(ToString::to_string).collect();
+        self.remove_all();
+        assert!(ended.iter().all(Result::is_ok), "{ended:?}: {said}");
+        said
     }
 
     /// The one container of this test, as the engine has it.
