@@ -21,7 +21,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, oneshot};
 use super::address::EngineAddress;
 use super::attach::{AttachReader, Complaints};
 use super::engine::Engine;
-use super::facts::{DockerEnvironment, EngineFacts, EngineKind};
+use super::facts::{DockerEnvironment, EngineFacts, EngineKind, Swap};
 use super::failure::no_engine;
 use super::guard::{ContainerGuard, Remains};
 use super::held::{Held, Keeper};
@@ -133,7 +133,7 @@ impl Docker {
             is_rootless: facts.is_rootless,
             image_id: image.id,
             runtime: options.runtime.clone().unwrap_or_else(|| facts.default_runtime.clone()),
-            isolation: facts.isolation(Boundary::Open),
+            isolation: facts.isolation(Boundary::Open, Swap::of(engine.address())),
         })
     }
 
@@ -228,7 +228,8 @@ impl Connector for Docker {
             let now = SystemClock.timestamp().millis() / 1000;
             let labels = inner.host()?.labels(&inner.options, &spec.digest(), now);
             let body = spec.body(labels);
-            let isolation = Isolation { disk, ..facts.isolation(people.identity) };
+            let isolation =
+                Isolation { disk, ..facts.isolation(people.identity, Swap::of(keeper.engine.address())) };
             // Nobody begins who would have to wait for the others.
             let permit = Arc::clone(&inner.gate).acquire_owned().await;
             let permit = permit.map_err(|error| unavailable("no container can be started", error))?;
@@ -368,8 +369,7 @@ fn honest(isolation: Isolation, warnings: &[String]) -> Isolation {
         if !warning.contains("discard") {
             continue;
         }
-        // The limit of swap alone does not matter where there is none.
-        if warning.contains("memory") && !warning.contains("swap") {
+        if warning.contains("memory") {
             honest.memory = Boundary::Open;
         }
         if warning.contains("cpu") {
@@ -422,9 +422,6 @@ mod tests {
             "Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.",
         );
         assert_eq!(memory.open().collect::<Vec<_>>(), ["memory"]);
-        let swap =
-            warning("Your kernel does not support swap limit capabilities. Memory limited without swap.");
-        assert_eq!(swap, Isolation::FULL);
         let pids = warning("Your kernel does not support PIDs limit capabilities. PIDs limit discarded.");
         assert_eq!(pids.open().collect::<Vec<_>>(), ["process_count"]);
     }

@@ -1,5 +1,7 @@
 //! What an engine is and can do, as it says itself.
 
+use std::fs;
+
 use bollard::models::{SystemInfo, SystemVersion};
 
 use super::address::EngineAddress;
@@ -54,10 +56,34 @@ pub(super) struct EngineFacts {
     /// Whether users in containers are others on the host (`userns-remap`).
     pub(super) maps_users: bool,
     pub(super) limits_memory: bool,
+    /// Whether memory on the disk counts, too: else what a sandbox may use has no bound where there is such.
+    pub(super) limits_swap: bool,
     pub(super) limits_processors: bool,
     pub(super) limits_processes: bool,
     pub(super) default_runtime: String,
     pub(super) runtimes: Vec<String>,
+}
+
+/// Whether the engine's machine has memory on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Swap {
+    None,
+    /// There is some, or it cannot be known.
+    Possible,
+}
+
+impl Swap {
+    /// As it is now.
+    pub(super) fn of(address: &EngineAddress) -> Self {
+        if !address.is_local() {
+            return Self::Possible;
+        }
+        // The first line says what the columns are.
+        match fs::read_to_string("/proc/swaps") {
+            Ok(listed) if listed.lines().count() <= 1 => Self::None,
+            _ => Self::Possible,
+        }
+    }
 }
 
 /// The oldest versions, with what they are called and when they came.
@@ -109,6 +135,7 @@ impl EngineFacts {
             is_rootless: has("name=rootless"),
             maps_users: has("name=userns"),
             limits_memory: info.memory_limit == Some(true),
+            limits_swap: info.swap_limit == Some(true),
             limits_processors: info.cpu_cfs_quota == Some(true),
             limits_processes: info.pids_limit == Some(true),
             default_runtime: info.default_runtime.unwrap_or_default(),
@@ -124,7 +151,7 @@ impl EngineFacts {
 
     /// What every container of this engine keeps apart from the host, if its guest can close itself in. `identity`:
     /// whether commands run as somebody who owns nothing.
-    pub(super) fn isolation(&self, identity: Boundary) -> Isolation {
+    pub(super) fn isolation(&self, identity: Boundary, swap: Swap) -> Isolation {
         Isolation {
             filesystem: Boundary::Enforced,
             network: Boundary::Enforced,
@@ -132,7 +159,7 @@ impl EngineFacts {
             identity,
             syscalls: Boundary::Enforced,
             files: Boundary::Enforced,
-            memory: Boundary::enforced_if(self.limits_memory),
+            memory: Boundary::enforced_if(self.limits_memory && (self.limits_swap || swap == Swap::None)),
             processor: Boundary::enforced_if(self.limits_processors),
             process_count: Boundary::enforced_if(self.limits_processes),
             disk: Boundary::Enforced,
@@ -190,7 +217,21 @@ mod tests {
 
     #[test]
     fn what_an_engine_does_not_limit_is_open() {
-        let open = facts(docker("25.0.3")).unwrap().isolation(Boundary::Enforced);
+        let open = facts(docker("25.0.3")).unwrap().isolation(Boundary::Enforced, Swap::None);
         assert_eq!(open.open().collect::<Vec<_>>(), ["memory", "processor", "process_count"]);
+    }
+
+    #[test]
+    fn memory_has_a_bound_only_where_what_is_swapped_out_counts() {
+        let isolation = |swap_limit, swap| {
+            let info = SystemInfo { memory_limit: Some(true), swap_limit, ..SystemInfo::default() };
+            let facts = EngineFacts::of(&EngineAddress::Unix("/run/engine".into()), docker("25.0"), info);
+            facts.unwrap().isolation(Boundary::Open, swap).memory
+        };
+        assert_eq!(isolation(Some(true), Swap::Possible), Boundary::Enforced);
+        assert_eq!(isolation(Some(false), Swap::None), Boundary::Enforced);
+        assert_eq!(isolation(Some(false), Swap::Possible), Boundary::Open);
+        assert_eq!(isolation(None, Swap::Possible), Boundary::Open);
+        assert_eq!(Swap::of(&EngineAddress::Tcp("10.0.0.1:2375".to_owned())), Swap::Possible);
     }
 }
