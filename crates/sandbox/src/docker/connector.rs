@@ -39,7 +39,7 @@ use crate::egress;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{safe, text, unavailable};
 use crate::isolation::{Boundary, Isolation};
-use crate::jail::take_back;
+use crate::jail::{Lent, take_back};
 use crate::places::Shelves;
 
 /// Runs the guest as the first process of a container, by Docker Engine 20.10 or later or Podman 4.0 or later, rootless too.
@@ -203,6 +203,8 @@ impl Connector for Docker {
             let image = inner.image(&keeper.engine).await?;
             let prepared = self.prepare(&keeper, &image, context).await?;
             let Prepared { hello, layout, bound, memory, people, place, left, disk } = prepared;
+            let lent = left.iter().map(|left| left.folder.as_str()).chain(people.handed_over.folders());
+            let lent = Lent::take(lent).await?;
             for left in &left {
                 take_back(left).await?;
             }
@@ -236,6 +238,7 @@ impl Connector for Docker {
             let remains = Remains {
                 held: keeper.hold(),
                 handed_over: people.handed_over,
+                lent,
                 shelves: Shelves::new(place),
                 _premises: Arc::clone(&self.premises) as _,
             };

@@ -11,7 +11,7 @@ use super::attach::Complaints;
 use super::held::{Held, Keeper};
 use crate::connector::SandboxGuard;
 use crate::isolation::{Boundary, Isolation};
-use crate::jail::HandedOver;
+use crate::jail::{HandedOver, Lent};
 use crate::places::Shelves;
 use crate::provision::Provider;
 
@@ -31,6 +31,8 @@ pub(super) struct Remains {
     pub(super) held: Held,
     /// Taken back when nothing runs any more.
     pub(super) handed_over: HandedOver,
+    /// What of it nobody else hands over in the meantime.
+    pub(super) lent: Lent,
     pub(super) shelves: Shelves,
     /// What it was made of, which must be there for as long.
     pub(super) _premises: Arc<dyn Any + Send + Sync>,
@@ -50,6 +52,7 @@ impl Remains {
             tracing::warn!(%error, container = self.held.name(), "a container could not be removed yet");
         }
         self.handed_over.take_back().await;
+        self.lent = Lent::default();
         let shelves = self.shelves.clone();
         let removed = tokio::task::spawn_blocking(move || shelves.remove()).await;
         if let Ok(Err(error)) = removed {

@@ -20,6 +20,7 @@ use super::guard::{Holdings, JailGuard};
 use super::hand_back::{HandedOver, take_back};
 use super::identity::Runner;
 use super::interpreters::{Installation, SYSTEM, elsewhere};
+use super::lent::Lent;
 use super::root::{self, DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};
 use crate::cgroup::Cgroups;
 use crate::connector::{Connection, Connector};
@@ -128,9 +129,12 @@ impl Connector for Jail {
             let prepared = tokio::task::spawn_blocking(move || machine.prepare(&wanted)).await;
             let Prepared { hello, layout, proxy, left, private, holdings } =
                 prepared.map_err(|error| unavailable("its preparation failed", error))??;
+            // What seems to be left may be a container's, just now.
+            let lent = Lent::take(left.iter().map(|left| left.folder.as_str())).await?;
             for left in &left {
                 take_back(left).await?;
             }
+            drop(lent);
             let Started { reader, writer, process } = start(&["jail"], private).await?;
             Ok(Connection {
                 reader: Box::new(reader),

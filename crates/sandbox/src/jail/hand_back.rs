@@ -42,6 +42,12 @@ impl HandedOver {
         Self { possible: possible.collect(), due: Vec::new() }
     }
 
+    /// The host's paths of what may be handed over.
+    #[cfg(feature = "docker")]
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &str> {
+        self.possible.keys().map(String::as_str)
+    }
+
     /// The guest says that it handed these paths over.
     pub(crate) fn remember<'a>(&mut self, paths: impl IntoIterator<Item = &'a String>) {
         self.due.extend(paths.into_iter().filter_map(|path| self.possible.get(path).cloned()));

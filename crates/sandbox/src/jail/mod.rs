@@ -8,6 +8,7 @@ mod guard;
 mod hand_back;
 mod identity;
 mod interpreters;
+mod lent;
 mod remedy;
 mod root;
 
@@ -22,5 +23,7 @@ pub(crate) use folders::{Folders, Kept, RESERVED, Shelves as FromShelves, inner,
 pub(crate) use hand_back::{HandedOver, take_back};
 #[cfg(feature = "docker")]
 pub(crate) use identity::{HOME, NAME, Runner};
+#[cfg(feature = "docker")]
+pub(crate) use lent::Lent;
 #[cfg(feature = "docker")]
 pub(crate) use root::{DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};

@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::sync::Arc;
 
 use conjure_sandbox::{
-    Access, CommandEnd, DataFolder, DockerOptions, Executor, Provision, SandboxErrorKind, SharedFolder,
-    Shelf, View, Volume,
+    Access, CommandEnd, Connector, DataFolder, DockerOptions, Executor, Jail, Provision, Sandbox,
+    SandboxErrorKind, SharedFolder, Shelf, View, Volume,
 };
 use conjure_store::Variant;
 
-use crate::support::options;
+use crate::support::{options, soon};
 use crate::world::{World, open};
 
 #[tokio::test]
@@ -205,4 +206,29 @@ async fn what_is_the_hosts_own_is_in_no_volume() {
         assert!(refused.to_string().contains(told), "{refused}");
     }
     assert!(world.containers().await.is_empty());
+}
+
+/// A folder that is handed over to a container's user is not taken for what a crashed host left.
+#[tokio::test]
+async fn a_folder_of_roots_is_lent_to_one_container_at_a_time() {
+    let Some(world) = World::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root hands folders over");
+        return;
+    }
+    let connector = world.connector();
+    let first = world.container().await;
+    let context = conjure_sandbox::ExecutionContext::new(first.workspace.path());
+    let refused = open(&connector, &context).await.unwrap_err();
+    assert!(refused.to_string().contains("the user of another sandbox that runs"), "{refused}");
+    assert_eq!(refused.kind(), SandboxErrorKind::Unavailable);
+    let jail: Box<dyn Connector> = Box::new(Jail::new([]));
+    let clock = Arc::new(conjure_base::SystemClock);
+    let refused = Sandbox::open(&*jail, &context, clock, soon(120)).await.unwrap_err();
+    assert!(refused.to_string().contains("the user of another sandbox that runs"), "{refused}");
+    assert_eq!(first.sh("echo mine > file && cat file").await, "mine\n");
+    // One whose end is under way is waited for.
+    let (second, ()) = tokio::join!(open(&connector, &context), first.sandbox.cleanup());
+    second.unwrap().cleanup().await;
+    assert_eq!(fs::metadata(first.workspace.path().join("file")).unwrap().uid(), 0);
 }
