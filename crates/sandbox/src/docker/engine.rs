@@ -18,7 +18,7 @@ use futures_util::StreamExt as _;
 
 use super::address::EngineAddress;
 use super::facts::EngineFacts;
-use super::failure::{explained, is_absent, is_conflict, no_engine, no_image, silent};
+use super::failure::{Effect, effect, explained, is_absent, is_conflict, no_engine, no_image, silent};
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// A question that costs an engine next to nothing.
@@ -30,6 +30,22 @@ const WORK: Duration = Duration::from_secs(60);
 /// How long a removal that another one has begun is waited for, in steps.
 const REMOVAL_STEP: Duration = Duration::from_millis(50);
 const REMOVAL_STEPS: u32 = 200;
+
+/// A container that was asked for in vain.
+#[derive(Debug)]
+pub(super) struct NotMade {
+    pub(super) error: SandboxError,
+    pub(super) effect: Effect,
+}
+
+/// What a removal found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removed {
+    /// A container, which is gone now.
+    Now,
+    /// No container of that name.
+    NotThere,
+}
 
 /// An engine that answers.
 #[derive(Debug)]
@@ -96,22 +112,30 @@ impl Engine {
     }
 
     /// Makes a container of this name; what the engine has to say to it is yielded.
-    pub(super) async fn create(
-        &self,
-        name: &str,
-        body: ContainerCreateBody,
-    ) -> Result<Vec<String>, SandboxError> {
+    ///
+    /// # Errors
+    /// With whether there may be a container all the same, now or later.
+    pub(super) async fn create(&self, name: &str, body: ContainerCreateBody) -> Result<Vec<String>, NotMade> {
         let doing = "make a container";
         let image = body.image.clone().unwrap_or_default();
         let options =
             CreateContainerOptions { name: Some(name.to_owned()), ..CreateContainerOptions::default() };
         let asked = self.client.create_container(Some(options), body);
-        let made = within(&self.address, doing, WORK, asked).await?.map_err(|error| match &error {
-            // It was removed just now.
-            Error::DockerResponseServerError { status_code: 404, message } if message.contains("image") => {
-                no_image(&image)
-            }
-            error => explained(&self.address, doing, error),
+        let answer = within(&self.address, doing, WORK, asked).await;
+        // What it was asked it goes on doing.
+        let answer = answer.map_err(|error| NotMade { error, effect: Effect::Unknown })?;
+        let made = answer.map_err(|error| {
+            let effect = effect(&error);
+            let error = match &error {
+                // It was removed just now.
+                Error::DockerResponseServerError { status_code: 404, message }
+                    if message.contains("image") =>
+                {
+                    no_image(&image)
+                }
+                error => explained(&self.address, doing, error),
+            };
+            NotMade { error, effect }
         })?;
         Ok(made.warnings)
     }
@@ -170,16 +194,15 @@ impl Engine {
         }
     }
 
-    /// Kills and removes a container, with the volumes that are nobody else's, in whatever state it is. One that is not there
-    /// is removed.
-    pub(super) async fn remove(&self, name: &str) -> Result<(), SandboxError> {
+    /// Kills and removes a container, with the volumes that are nobody else's, in whatever state it is.
+    pub(super) async fn remove(&self, name: &str) -> Result<Removed, SandboxError> {
         let doing = "remove a container";
         for _ in 0..REMOVAL_STEPS {
             let options = RemoveContainerOptions { force: true, v: true, link: false };
             let asked = self.client.remove_container(name, Some(options));
             match within(&self.address, doing, WORK, asked).await? {
-                Ok(()) => return Ok(()),
-                Err(error) if is_absent(&error) => return Ok(()),
+                Ok(()) => return Ok(Removed::Now),
+                Err(error) if is_absent(&error) => return Ok(Removed::NotThere),
                 // Another removal is at it, or its start is.
                 Err(error) if is_conflict(&error) => tokio::time::sleep(REMOVAL_STEP).await,
                 Err(error) => return Err(explained(&self.address, doing, &error)),

@@ -106,6 +106,26 @@ pub(super) fn no_image(image: &str) -> SandboxError {
     )
 }
 
+/// What an engine may have done of that which it was asked for and which failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing: it says so, or was never reached.
+    None,
+    /// Nobody knows: it did not answer, and may be at it.
+    Unknown,
+}
+
+/// What came of a question that ended with this error.
+pub(super) fn effect(error: &Error) -> Effect {
+    let unreached =
+        [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused, io::ErrorKind::PermissionDenied];
+    match error {
+        Error::DockerResponseServerError { .. } | Error::SocketNotFoundError(_) => Effect::None,
+        error if cause(error).is_some_and(|cause| unreached.contains(&cause)) => Effect::None,
+        _ => Effect::Unknown,
+    }
+}
+
 /// Whether it says that something is not there.
 pub(super) fn is_absent(error: &Error) -> bool {
     matches!(error, Error::DockerResponseServerError { status_code: 404, .. })

@@ -13,9 +13,10 @@ use bollard::models::ContainerCreateBody;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::engine::Engine;
+use super::engine::{Engine, NotMade, Removed};
+use super::failure::Effect;
 use super::labels::name_of;
-use crate::error::SandboxError;
+use crate::error::{SandboxError, SandboxErrorKind};
 
 /// How long one who has no runtime waits for an engine.
 const LAST_PATIENCE: Duration = Duration::from_secs(3);
@@ -54,7 +55,7 @@ impl Keeper {
     pub(super) fn hold(self: &Arc<Self>) -> Held {
         let name = name_of(&self.instance, self.next.fetch_add(1, Ordering::Relaxed));
         self.names().insert(name.clone());
-        let doomed = Doomed { keeper: Arc::clone(self), name, is_gone: false, is_being_made: false };
+        let doomed = Doomed { keeper: Arc::clone(self), name, state: State::Settled };
         Held { keeper: Arc::clone(self), doomed: Some(doomed) }
     }
 
@@ -95,10 +96,14 @@ impl Held {
     /// Makes the container.
     pub(super) async fn make(&mut self, body: ContainerCreateBody) -> Result<Vec<String>, SandboxError> {
         let Some(doomed) = &mut self.doomed else { return Ok(Vec::new()) };
-        doomed.is_being_made = true;
+        // Until there is an answer, also when nobody waits for it any more.
+        doomed.state = State::Asked;
         let made = doomed.keeper.engine.create(&doomed.name, body).await;
-        doomed.is_being_made = false;
-        made
+        doomed.state = match &made {
+            Err(NotMade { effect: Effect::Unknown, .. }) => State::Unanswered,
+            Ok(_) | Err(NotMade { effect: Effect::None, .. }) => State::Settled,
+        };
+        made.map_err(|not_made| not_made.error)
     }
 
     /// Removes the container, and waits for it. Again, it does nothing.
@@ -112,7 +117,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some(doomed) = self.doomed.take().filter(|doomed| !doomed.is_gone) else { return };
+        let Some(doomed) = self.doomed.take().filter(|doomed| doomed.state != State::Gone) else { return };
         // A runtime that is shutting down drops the task, and a thread that has none drops what would be one: then the
         // engine is asked without.
         self.keeper.run(doomed.remove_at_last());
@@ -124,21 +129,41 @@ impl Drop for Held {
 struct Doomed {
     keeper: Arc<Keeper>,
     name: String,
-    is_gone: bool,
-    /// The engine was asked to make it, and has not answered yet.
-    is_being_made: bool,
+    state: State,
+}
+
+/// What is known of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Where the engine has none, there is none.
+    Settled,
+    /// The engine was asked to make it, and will answer: where it has none, it has none yet.
+    Asked,
+    /// It was asked, and did not answer in time or died over it: where it has none, one may still come.
+    Unanswered,
+    /// It was removed, or is left to who sweeps.
+    Gone,
 }
 
 impl Doomed {
     async fn remove(&mut self) -> Result<(), SandboxError> {
-        if !self.is_gone {
-            self.keeper.engine.remove(&self.name).await?;
-            self.let_go();
+        if self.state == State::Gone {
+            return Ok(());
         }
-        Ok(())
+        let removed = self.keeper.engine.remove(&self.name).await?;
+        match (removed, self.state) {
+            (Removed::NotThere, State::Asked | State::Unanswered) => {
+                let message = format!("the engine has not made `{}` yet, which it was asked for", self.name);
+                Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
+            }
+            _ => {
+                self.let_go();
+                Ok(())
+            }
+        }
     }
 
-    /// Removes it, however often that must be tried: the engine may be restarting.
+    /// Removes it, however often that must be tried: the engine may be restarting, or slow in making it.
     async fn remove_at_last(mut self) {
         let mut pause = FIRST_PAUSE;
         for _ in 0..TRIES {
@@ -153,22 +178,22 @@ impl Doomed {
 
     /// From now on it is for who sweeps.
     fn let_go(&mut self) {
-        self.is_gone = true;
+        self.state = State::Gone;
         self.keeper.names().remove(&self.name);
     }
 }
 
 impl Drop for Doomed {
     /// Where nobody can wait, because the runtime goes: asks the engine without one. What it is making just now is not there
-    /// yet, so it is asked again.
+    /// yet, so it is asked again. For what it has not answered long ago it is not: that is left to be swept.
     fn drop(&mut self) {
-        if self.is_gone {
+        if self.state == State::Gone {
             return;
         }
         let request = format!("DELETE /containers/{}?force=true&v=true", self.name);
         for attempt in 1..=LAST_TRIES {
             match self.keeper.engine.address().ask_blocking(&request, LAST_PATIENCE) {
-                Ok(404) if self.is_being_made && attempt < LAST_TRIES => {
+                Ok(404) if self.state == State::Asked && attempt < LAST_TRIES => {
                     std::thread::park_timeout(LAST_PAUSE)
                 }
                 Ok(200..=299 | 404) => break,

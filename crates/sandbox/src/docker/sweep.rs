@@ -37,7 +37,7 @@ pub(super) async fn sweep(keeper: &Keeper, host: &Host) -> Result<SweptContainer
             continue;
         };
         match keeper.engine.remove(&id).await {
-            Ok(()) => swept.removed += 1,
+            Ok(_) => swept.removed += 1,
             Err(error) => swept.failures.push(error),
         }
     }
