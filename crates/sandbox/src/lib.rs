@@ -48,9 +48,9 @@ pub use context::{ExecutionContext, NetworkPolicy, SharedFolder};
 pub use data::{DataFolder, PrivateWorkspace};
 #[cfg(all(feature = "docker", target_os = "linux"))]
 pub use docker::{
-    BuiltImage, Docker, DockerEnvironment, DockerOptions, EngineAddress, EngineKind, ImageError,
-    ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress, ImageSource, SweptContainers,
-    Volume, build_image, seccomp_profile,
+    BuiltImage, ContainerEngine, Docker, DockerEnvironment, DockerOptions, EngineAddress, EngineKind,
+    ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress, ImageSource,
+    SweptContainers, Volume, build_image, seccomp_profile,
 };
 pub use error::{SandboxError, SandboxErrorKind};
 pub use executor::{CallOptions, ContentStream, Executor};

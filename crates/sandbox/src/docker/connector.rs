@@ -1,12 +1,10 @@
 //! [`Docker`]: makes sandboxes that are containers.
 //!
-//! A connector holds what it found: the engine, and the folder that its containers are made of. Both are looked for when the
-//! first container is asked for, and again when there was none.
+//! A connector holds the folder that its containers are made of, and shares the engine with others of its host
+//! ([`ContainerEngine`]). Both are looked for when the first container is asked for, and again when there was none.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::num::NonZero;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,9 +14,8 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_egress::{Egress, Policy};
 use futures_util::future::BoxFuture;
 use tokio::io::AsyncWrite;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, oneshot};
 
-use super::address::EngineAddress;
 use super::attach::{AttachReader, Complaints};
 use super::engine::Engine;
 use super::facts::{DockerEnvironment, EngineFacts, EngineKind, Swap};
@@ -26,12 +23,12 @@ use super::failure::no_engine;
 use super::guard::{ContainerGuard, Remains};
 use super::held::{Held, Keeper};
 use super::image_facts::ImageFacts;
-use super::labels::Host;
 use super::options::DockerOptions;
 use super::premises::Premises;
 use super::prepare::{Ingredients, Prepared};
+use super::shared::ContainerEngine;
 use super::spec::Spec;
-use super::sweep::{SweptContainers, sweep};
+use super::sweep::SweptContainers;
 use crate::connector::{Connection, Connector};
 use crate::context::ExecutionContext;
 use crate::data::DataFolder;
@@ -52,10 +49,12 @@ use crate::places::Shelves;
 ///
 /// What the engine does not enforce is open in `Sandbox::isolation`, and an error where the context's floor demands it.
 /// Containers are removed when their sandbox is over, whatever is dropped and when; what a host that was killed leaves is
-/// removed by [`Docker::sweep`], which also the first container of a connector calls for. Clones are the same connector: a
-/// host should have one, since it starts no more containers at a time than there are processors.
+/// removed by [`Docker::sweep`], which also the first container on an engine calls for. Clones are the same connector. A host
+/// that has several gives all of them one [`ContainerEngine`]: it is looked for once, and no more containers are started on it
+/// at a time than it has processors for.
 #[derive(Debug, Clone)]
 pub struct Docker {
+    engine: ContainerEngine,
     inner: Arc<Inner>,
     /// What the ways out of all containers have in common.
     egress: Egress,
@@ -69,10 +68,6 @@ struct Inner {
     options: DockerOptions,
     /// Those of the host's variables that commands may see.
     environment: BTreeMap<String, String>,
-    instance: String,
-    /// Starting many at once takes all of them longer than one after the other.
-    gate: Arc<Semaphore>,
-    keeper: OnceCell<Arc<Keeper>>,
 }
 
 impl Docker {
@@ -81,21 +76,22 @@ impl Docker {
         options: DockerOptions,
         host_environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let random = || RandomState::new().build_hasher().finish();
-        let inner = Inner {
-            options,
-            environment: safe(host_environment),
-            instance: format!("{:016x}{:016x}", random(), random()),
-            gate: Arc::new(Semaphore::new(cores)),
-            keeper: OnceCell::new(),
-        };
+        let engine = ContainerEngine::at(options.engine.clone());
+        let inner = Inner { options, environment: safe(host_environment) };
         Self {
+            engine,
             inner: Arc::new(inner),
             egress: Egress::new(Policy::None),
             data: None,
             premises: Arc::default(),
         }
+    }
+
+    /// On this engine, which its other connectors share, instead of that which the options name.
+    #[must_use]
+    pub fn with_engine(mut self, engine: ContainerEngine) -> Self {
+        self.engine = engine;
+        self
     }
 
     /// With its folders and what skills hold in this data folder, which the engine must be able to reach.
@@ -119,7 +115,7 @@ impl Docker {
     /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine is there, and the image is not;
     /// `Unavailable`: no container can be made of it here. Each says what helps.
     pub async fn check_environment(&self) -> Result<DockerEnvironment, SandboxError> {
-        let keeper = self.inner.keeper().await?;
+        let keeper = self.engine.keeper().await?;
         let (engine, options) = (&keeper.engine, &self.inner.options);
         let facts = engine.facts();
         let image = self.inner.image(engine).await?;
@@ -137,14 +133,12 @@ impl Docker {
         })
     }
 
-    /// Removes the containers that hosts left behind which are dead, in whatever state they are, and their folders. Those of
-    /// hosts that live are left alone. Where a host lives on another machine, or may, its containers' lease decides.
+    /// As [`ContainerEngine::sweep`].
     ///
     /// # Errors
     /// When the engine cannot be asked. What cannot be removed is in the result.
     pub async fn sweep(&self) -> Result<SweptContainers, SandboxError> {
-        let keeper = self.inner.keeper().await?;
-        self.inner.sweep(&keeper).await
+        self.engine.sweep().await
     }
 
     async fn premises(&self) -> Result<&Premises, SandboxError> {
@@ -199,7 +193,7 @@ impl Connector for Docker {
         Box::pin(async move {
             let inner = &self.inner;
             let proxy = egress::proxy(&self.egress, &context.network)?;
-            let keeper = inner.keeper().await?;
+            let keeper = self.engine.keeper().await?;
             let image = inner.image(&keeper.engine).await?;
             let prepared = self.prepare(&keeper, &image, context).await?;
             let Prepared { hello, layout, bound, memory, people, place, left, disk } = prepared;
@@ -228,13 +222,12 @@ impl Connector for Docker {
                 has_ipv6: keeper.engine.address().is_local() && Path::new("/proc/sys/net/ipv6").exists(),
             };
             let now = SystemClock.timestamp().millis() / 1000;
-            let labels = inner.host()?.labels(&inner.options, &spec.digest(), now);
+            let labels = self.engine.host()?.labels(&inner.options, &spec.digest(), now);
             let body = spec.body(labels);
             let isolation =
                 Isolation { disk, ..facts.isolation(people.identity, Swap::of(keeper.engine.address())) };
             // Nobody begins who would have to wait for the others.
-            let permit = Arc::clone(&inner.gate).acquire_owned().await;
-            let permit = permit.map_err(|error| unavailable("no container can be started", error))?;
+            let permit = self.engine.turn().await?;
             let remains = Remains {
                 held: keeper.hold(),
                 handed_over: people.handed_over,
@@ -256,33 +249,6 @@ impl Connector for Docker {
 }
 
 impl Inner {
-    async fn keeper(self: &Arc<Self>) -> Result<Arc<Keeper>, SandboxError> {
-        let found = self.keeper.get_or_try_init(|| async {
-            let usual;
-            let addresses = if self.options.engine.is_empty() {
-                usual = EngineAddress::candidates(None, None).map_err(no_engine)?;
-                &usual
-            } else {
-                &self.options.engine
-            };
-            let keeper = Keeper::new(Engine::find(addresses).await?, &self.instance);
-            // What hosts that were killed left behind. Nobody waits for it.
-            let (inner, sweeper) = (Arc::clone(self), Arc::clone(&keeper));
-            keeper.run(async move {
-                match inner.sweep(&sweeper).await {
-                    Ok(swept) => tracing::debug!(?swept, "looked for containers of dead hosts"),
-                    Err(error) => tracing::warn!(%error, "failed to look for containers of dead hosts"),
-                }
-            });
-            Ok(keeper)
-        });
-        found.await.map(Arc::clone)
-    }
-
-    fn host(&self) -> Result<Host, SandboxError> {
-        Host::own(&self.instance).map_err(|error| unavailable("this process cannot be named", error))
-    }
-
     async fn image(&self, engine: &Engine) -> Result<ImageFacts, SandboxError> {
         let image = engine.image(&self.options.image).await?;
         if let Some(architecture) = image.architecture.as_deref()
@@ -291,10 +257,6 @@ impl Inner {
             return Err(wrong_architecture("the image", architecture));
         }
         ImageFacts::of(image)
-    }
-
-    async fn sweep(&self, keeper: &Keeper) -> Result<SweptContainers, SandboxError> {
-        sweep(keeper, &self.host()?).await
     }
 }
 

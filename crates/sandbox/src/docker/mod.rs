@@ -17,6 +17,7 @@ mod people;
 mod premises;
 mod prepare;
 mod seccomp;
+mod shared;
 mod spec;
 mod sweep;
 
@@ -29,4 +30,5 @@ pub use image::{
 };
 pub use options::{DockerOptions, Volume};
 pub use seccomp::profile as seccomp_profile;
+pub use shared::ContainerEngine;
 pub use sweep::SweptContainers;

@@ -1,14 +1,16 @@
 //! Engines that are not there, not for this user, too old, silent or no engines: each is told, in time, with what helps.
 
-use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use conjure_sandbox::{
     Docker, DockerOptions, EngineAddress, ExecutionContext, SandboxError, SandboxErrorKind,
 };
 
+use crate::fake::{answering, json, unix};
+use crate::support::{again_copied, told};
 use crate::world::open;
 
 async fn refusal(addresses: Vec<EngineAddress>) -> SandboxError {
@@ -19,30 +21,6 @@ async fn refusal(addresses: Vec<EngineAddress>) -> SandboxError {
     assert!(refused.to_string().starts_with("no container engine can be used: "), "{refused}");
     assert_eq!(connector.check_environment().await.unwrap_err().kind(), SandboxErrorKind::EngineUnavailable);
     refused
-}
-
-fn unix(path: &Path) -> EngineAddress {
-    EngineAddress::Unix(path.to_owned())
-}
-
-/// Answers every request with this, as long as the test lives.
-fn answering(socket: &Path, answer: impl Fn(&str) -> String + Send + 'static) {
-    let listener = UnixListener::bind(socket).unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let mut request = [0; 4096];
-            let Ok(length) = stream.read(&mut request) else { continue };
-            let _ = stream.write_all(answer(&String::from_utf8_lossy(&request[..length])).as_bytes());
-        }
-    });
-}
-
-fn json(body: &str) -> String {
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
 }
 
 #[tokio::test]
@@ -60,19 +38,35 @@ async fn an_engine_that_is_not_there_is_told_with_what_helps() {
     assert!(refused.to_string().contains("tcp://127.0.0.1:9"), "{refused}");
 }
 
+/// Nobody's number: of a user whom permissions stop.
+const NOBODY: u32 = 65534;
+
 #[tokio::test]
 async fn a_socket_that_is_not_for_this_user_is_told_with_what_helps() {
-    if rustix::process::geteuid().is_root() {
-        // Whom no permission stops: a folder that even root may not search is one that cannot be had.
-        eprintln!("SKIPPED: root may use every socket; the message is tested beside its code");
+    if let Some(socket) = told() {
+        let refused = refusal(vec![unix(Path::new(&socket))]).await;
+        assert!(refused.to_string().contains("usermod -aG docker"), "{refused}");
+        // Another one that it may use is found all the same.
+        let refused = refusal(vec![unix(Path::new("/nothing/there")), unix(Path::new(&socket))]).await;
+        assert!(refused.to_string().contains("usermod -aG docker"), "{refused}");
+        println!("\nWELL");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let socket = folder.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o000)).unwrap();
-    let refused = refusal(vec![unix(&socket)]).await;
-    assert!(refused.to_string().contains("usermod -aG docker"), "{refused}");
+    let test = "bad_engines::a_socket_that_is_not_for_this_user_is_told_with_what_helps";
+    let mut user = again_copied(folder.path(), test, socket.to_str().unwrap());
+    if rustix::process::geteuid().is_root() {
+        // Whom no permission stops: another user does it.
+        user.uid(NOBODY).gid(NOBODY);
+    }
+    let ended = user.env_remove("TMPDIR").current_dir("/").output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("\nWELL"), "{said}{complaint}");
 }
 
 #[tokio::test]

@@ -10,6 +10,8 @@
 )]
 
 mod bad_engines;
+mod fake;
+mod gate;
 mod hardening;
 mod images;
 mod layout;

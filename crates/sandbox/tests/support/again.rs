@@ -2,6 +2,7 @@
 //!
 //! For what must not meet other tests (memory is measured for a whole process) or the process' own end.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Holds what a test is told that was started again.
@@ -14,9 +15,22 @@ pub(crate) fn told() -> Option<String> {
 }
 
 /// This program, for the test of this name alone; `prefix` are programs to start it with, such as `unshare`.
-#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
 pub(crate) fn again(prefix: &[&str], test: &str, told: &str) -> Command {
-    let own = std::env::current_exe().unwrap();
+    program(&std::env::current_exe().unwrap(), prefix, test, told)
+}
+
+/// As [`again`], by a copy in this folder: where another user can reach it.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
+pub(crate) fn again_copied(folder: &Path, test: &str, told: &str) -> Command {
+    let copy = folder.join("test");
+    // By another process: what this one has open for writing, or a child forked just then, cannot be run.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
+    assert!(copied.unwrap().success());
+    program(&copy, &[], test, told)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
+fn program(own: &Path, prefix: &[&str], test: &str, told: &str) -> Command {
     let own = own.to_str().unwrap();
     let arguments = [prefix, &[own, "--exact", test, "--nocapture", "--test-threads", "1"]].concat();
     let mut command = Command::new(arguments[0]);

@@ -18,10 +18,10 @@ pub(crate) mod image;
 mod kind;
 mod processes;
 
-pub(crate) use again::{again, told};
+pub(crate) use again::{again, again_copied, told};
 pub(crate) use bed::{Bed, bash, options, said, soon, text, until};
 pub(crate) use kind::{Kind, host};
 pub(crate) use processes::{
     Process, bearing, descendants, first_in_namespace, guest_above, is_alive, kill_nine, peak_memory,
-    processes, zombies_below,
+    processes, signal, zombies_below,
 };

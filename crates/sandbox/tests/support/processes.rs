@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::Signal;
+
 /// A process of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -84,8 +86,12 @@ pub(crate) fn zombies_below(guest: i32) -> usize {
 }
 
 pub(crate) fn kill_nine(pid: i32) {
+    signal(pid, Signal::KILL);
+}
+
+pub(crate) fn signal(pid: i32, which: Signal) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(pid, which).unwrap();
 }
 
 /// The most memory that this process ever had resident, in bytes.

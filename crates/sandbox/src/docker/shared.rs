@@ -1,0 +1,99 @@
+//! What the connectors of a host share: an engine, which is looked for once; the containers that they have there; the gate
+//! through which containers are started.
+//!
+//! State: what was found, and what is held of it. All of it is gone with the process; the containers, the next host removes.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::num::NonZero;
+use std::sync::Arc;
+
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+
+use super::address::EngineAddress;
+use super::engine::Engine;
+use super::failure::no_engine;
+use super::held::Keeper;
+use super::labels::Host;
+use super::sweep::{SweptContainers, sweep};
+use crate::error::SandboxError;
+use crate::guest_process::unavailable;
+
+/// A container engine, for all connectors of a host. Clones are the same.
+///
+/// It is looked for when the first container is asked for, and again when there was none. No more containers are started on
+/// it at a time than there are processors, whichever connector asks: to start many at once takes all of them longer than one
+/// after the other. Who must wait does so in order, for as long as the caller lets it; who gives up takes no place.
+#[derive(Debug, Clone)]
+pub struct ContainerEngine {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    addresses: Vec<EngineAddress>,
+    instance: String,
+    gate: Arc<Semaphore>,
+    keeper: OnceCell<Arc<Keeper>>,
+}
+
+impl ContainerEngine {
+    /// The first at these addresses that answers; without any, the first of the usual ones. Nothing is looked for yet.
+    #[must_use]
+    pub fn at(addresses: Vec<EngineAddress>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let random = || RandomState::new().build_hasher().finish();
+        let inner = Inner {
+            addresses,
+            instance: format!("{:016x}{:016x}", random(), random()),
+            gate: Arc::new(Semaphore::new(cores)),
+            keeper: OnceCell::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Removes the containers that hosts left behind which are dead, in whatever state they are, and such of its own as could
+    /// not be removed before. Those of hosts that live are left alone. Where a host lives on another machine, or may, its
+    /// containers' lease decides.
+    ///
+    /// # Errors
+    /// When the engine cannot be asked. What cannot be removed is in the result.
+    pub async fn sweep(&self) -> Result<SweptContainers, SandboxError> {
+        let keeper = self.keeper().await?;
+        sweep(&keeper, &self.host()?).await
+    }
+
+    /// What is held of it. Who finds it first has it swept.
+    pub(super) async fn keeper(&self) -> Result<Arc<Keeper>, SandboxError> {
+        let found = self.inner.keeper.get_or_try_init(|| async {
+            let usual;
+            let addresses = if self.inner.addresses.is_empty() {
+                usual = EngineAddress::candidates(None, None).map_err(no_engine)?;
+                &usual
+            } else {
+                &self.inner.addresses
+            };
+            let keeper = Keeper::new(Engine::find(addresses).await?, &self.inner.instance);
+            // What hosts that were killed left behind. Nobody waits for it.
+            let (host, sweeper) = (self.host()?, Arc::clone(&keeper));
+            keeper.run(async move {
+                match sweep(&sweeper, &host).await {
+                    Ok(swept) => tracing::debug!(?swept, "looked for containers of dead hosts"),
+                    Err(error) => tracing::warn!(%error, "failed to look for containers of dead hosts"),
+                }
+            });
+            Ok(keeper)
+        });
+        found.await.map(Arc::clone)
+    }
+
+    /// This host, as its containers name it.
+    pub(super) fn host(&self) -> Result<Host, SandboxError> {
+        Host::own(&self.inner.instance).map_err(|error| unavailable("this process cannot be named", error))
+    }
+
+    /// Waits for one's turn to start a container. It lasts until what is yielded is dropped.
+    pub(super) async fn turn(&self) -> Result<OwnedSemaphorePermit, SandboxError> {
+        let permit = Arc::clone(&self.inner.gate).acquire_owned().await;
+        permit.map_err(|error| unavailable("no container can be started", error))
+    }
+}
