@@ -1,0 +1,21 @@
+//! Containers when everything fails: the engine, what it consists of, the host; and its disk is full. Each test has an engine
+//! of its own, which it may kill.
+//!
+//! Where there can be none the tests say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panic, and say what they skip"
+)]
+
+mod engine;
+mod engines;
+mod hosts;
+mod load;
+mod parts;
+mod queue;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "it has what other kinds need, too")]
+mod support;
