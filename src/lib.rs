@@ -97,8 +97,8 @@ pub use conjure_sandbox::{
 // Containers.
 #[cfg(feature = "docker")]
 pub use conjure_sandbox::{
-    Access as VolumeAccess, Docker, DockerEnvironment, DockerOptions, EngineAddress, EngineKind,
-    SweptContainers, Volume, seccomp_profile,
+    Access as VolumeAccess, ContainerEngine, Docker, DockerEnvironment, DockerOptions, EngineAddress,
+    EngineKind, SweptContainers, Volume, seccomp_profile,
 };
 
 // Content by digest, which sandboxes read.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{Connector, Executor, Jail, Local, NetworkPolicy, Sandbox};
 
+#[cfg(feature = "docker")]
+use crate::config::ConfigError;
 use crate::config::{Config, ExecutorKind};
 use crate::context::SessionContext;
 use crate::error::Error;
@@ -32,10 +34,11 @@ pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<A
         ExecutorKind::Jail => Box::new(Jail::new(host).with_data(context.data().clone())),
         #[cfg(feature = "docker")]
         ExecutorKind::Docker => {
-            let options = config
-                .docker()
-                .map_err(|error| Error::Container { message: error.to_string(), source: None })?;
-            Box::new(conjure_sandbox::Docker::new(options, host).with_data(context.data().clone()))
+            let wrong = |error: ConfigError| Error::Container { message: error.to_string(), source: None };
+            let options = config.docker().map_err(wrong)?;
+            let engine = config.container_engine().map_err(wrong)?;
+            let docker = conjure_sandbox::Docker::new(options, host).with_engine(engine);
+            Box::new(docker.with_data(context.data().clone()))
         }
         #[cfg(not(feature = "docker"))]
         ExecutorKind::Docker => {

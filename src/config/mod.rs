@@ -4,9 +4,11 @@
 //! that is laid over another wins where it says something: code over the environment over the file over the
 //! defaults, and a session's or a call's own layer over all of them ([`Config::with`]).
 //!
-//! Owns no state: a configuration is a value. Nothing here is global, and only [`Environment::of_process`] looks
-//! at the process.
+//! Owns no state: a configuration is a value. But for the container engine: what is found of it is shared by a configuration's
+//! clones, as a host's sessions must. Nothing here is global, and only [`Environment::of_process`] looks at the process.
 
+#[cfg(feature = "docker")]
+mod engine;
 mod environment;
 mod error;
 mod file;

@@ -9,6 +9,8 @@ use std::time::Duration;
 use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
 use conjure_skill::Scope;
 
+#[cfg(feature = "docker")]
+use crate::config::engine::SharedEngine;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::file;
@@ -154,6 +156,8 @@ pub struct Config {
     data: Option<PathBuf>,
     limits: Limits,
     floor: Isolation,
+    #[cfg(feature = "docker")]
+    engine: SharedEngine,
 }
 
 impl Config {
@@ -198,12 +202,21 @@ impl Config {
     pub fn with(&self, overrides: Settings) -> Result<Self, ConfigError> {
         let settings = overrides.over(self.settings.clone());
         let config = Self::resolve(settings, self.home.clone(), self.handed_on.clone())?;
-        Ok(Self { runtime_folder: self.runtime_folder.clone(), ..config })
+        let config = Self { runtime_folder: self.runtime_folder.clone(), ..config };
+        #[cfg(feature = "docker")]
+        if config.settings.engine == self.settings.engine {
+            return Ok(Self { engine: self.engine.clone(), ..config });
+        }
+        Ok(config)
     }
 
     /// The same settings, for sandboxes whose commands see this environment's `PATH`, `HOME`, language and time zone.
     #[must_use]
     pub fn in_environment(mut self, environment: &Environment) -> Self {
+        #[cfg(feature = "docker")]
+        if self.runtime_folder != environment.runtime_folder() {
+            self.engine = SharedEngine::default();
+        }
         self.runtime_folder = environment.runtime_folder();
         self.handed_on = environment.handed_on().clone();
         self
@@ -259,6 +272,8 @@ impl Config {
             handed_on,
             runtime_folder: None,
             settings,
+            #[cfg(feature = "docker")]
+            engine: SharedEngine::default(),
         })
     }
 
@@ -301,6 +316,18 @@ impl Config {
             volumes: volumes.map_err(wrong("volumes"))?,
             ..DockerOptions::default()
         })
+    }
+
+    /// The container engine, which all sessions have in common that are configured by this, by clones of it, and by what
+    /// was laid over it ([`Config::with`]), unless that names another engine. So a host looks for it once, and all its
+    /// sessions together start no more containers at a time than are good for the machine.
+    ///
+    /// # Errors
+    /// When the engine's address cannot be understood.
+    #[cfg(feature = "docker")]
+    pub fn container_engine(&self) -> Result<conjure_sandbox::ContainerEngine, ConfigError> {
+        let addresses = self.docker()?.engine;
+        Ok(self.engine.at(addresses))
     }
 
     /// What commands of an unisolated sandbox need of the host's environment.
@@ -393,6 +420,8 @@ impl Default for Config {
             data: None,
             limits: Limits::default(),
             floor: Isolation::NONE,
+            #[cfg(feature = "docker")]
+            engine: SharedEngine::default(),
         }
     }
 }

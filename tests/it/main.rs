@@ -9,6 +9,8 @@ mod support;
 
 mod bad_input;
 mod conformance;
+#[cfg(feature = "docker")]
+mod containers;
 mod doctor;
 mod house;
 #[cfg(feature = "docker")]
