@@ -86,6 +86,12 @@ impl<M: Send + 'static> Address<M> {
         &self.port.id
     }
 
+    /// Whether an incarnation takes messages now.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.port.slot.current().is_some()
+    }
+
     /// How many messages wait.
     #[must_use]
     pub fn queue(&self) -> usize {

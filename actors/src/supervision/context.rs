@@ -30,6 +30,8 @@ struct Inner<M: Send + 'static> {
     /// The actor is over, and so is the work that it started.
     over: CancellationToken,
     jobs: TaskTracker,
+    /// What goes on for as long as the actor does.
+    upkeep: TaskTracker,
     idleness: Option<Arc<Idleness>>,
 }
 
@@ -80,6 +82,7 @@ impl<M: Send + 'static> Context<M> {
             presence: Arc::downgrade(presence),
             over,
             jobs: TaskTracker::new(),
+            upkeep: TaskTracker::new(),
             idleness,
         };
         Self { inner: Arc::new(inner) }
@@ -136,8 +139,23 @@ impl<M: Send + 'static> Context<M> {
     /// Runs `work` beside the actor, which stays responsive; it tells by a message what came of it. It is aborted when
     /// the actor ends, and the actor counts as gone only when it is over.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
+        self.track(&self.inner.jobs, self.underway(), work)
+    }
+
+    /// As [`Context::spawn`], for what goes on for as long as the actor does: it does not keep the actor from being idle.
+    pub fn spawn_upkeep(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
+        let presence = self.inner.presence.upgrade();
+        let underway = presence.map(|presence| Underway { idleness: None, _presence: presence });
+        self.track(&self.inner.upkeep, underway, work)
+    }
+
+    fn track(
+        &self,
+        tracker: &TaskTracker,
+        underway: Option<Underway>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Job {
         let (life, over) = (Arc::clone(&self.inner.life), self.inner.over.clone());
-        let underway = self.underway();
         let task = async move {
             // Dropped after the work, whatever ends it.
             let Some(_underway) = underway else { return };
@@ -152,7 +170,7 @@ impl<M: Send + 'static> Context<M> {
                 }
             }
         };
-        Job(AbortOnDropHandle::new(self.inner.jobs.spawn(task)))
+        Job(AbortOnDropHandle::new(tracker.spawn(task)))
     }
 
     /// Runs `work`, which blocks, on a thread beside the actor. Nothing can abort it: until it is over, the actor is not

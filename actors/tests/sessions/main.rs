@@ -1,6 +1,16 @@
 //! Sessions through their public interface.
 
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
+mod failing;
+#[cfg(test)]
 mod ledger;
 #[cfg(test)]
+mod listening;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod talking;
+#[cfg(test)]
+mod world;

@@ -18,6 +18,11 @@ pub(crate) fn soon() -> Deadline {
     SystemClock.deadline(SECOND * 600)
 }
 
+/// A deadline that has passed.
+pub(crate) fn now() -> Deadline {
+    SystemClock.deadline(Duration::ZERO)
+}
+
 /// A folder that is removed with it, for the journals that need one.
 pub(crate) struct Disk(tempfile::TempDir);
 
@@ -81,6 +86,7 @@ pub(crate) struct Faulty {
 struct Fault {
     /// After so many further appends its writer is lost.
     lost_after: Option<u64>,
+    losses: u64,
 }
 
 impl Faulty {
@@ -91,6 +97,14 @@ impl Faulty {
     pub(crate) fn lose_after(&self, appends: u64) {
         self.fault.lock().unwrap().lost_after = Some(appends);
     }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.fault.lock().unwrap().losses
+    }
+
+    pub(crate) fn mend(&self) {
+        self.fault.lock().unwrap().lost_after = None;
+    }
 }
 
 impl Journal for Faulty {
@@ -98,6 +112,7 @@ impl Journal for Faulty {
         let mut fault = self.fault.lock().unwrap();
         if let Some(left) = &mut fault.lost_after {
             if *left == 0 {
+                fault.losses += 1;
                 let reason = "the test ended it".to_owned();
                 return Box::pin(async { Err(JournalError::Lost { part: "writer", reason }) });
             }

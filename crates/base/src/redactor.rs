@@ -75,6 +75,19 @@ impl Redactor {
             None => text.into_owned(),
         }
     }
+
+    /// How many bytes at the end of a text may be the beginning of a secret: so many are held back of a text that is
+    /// shown while it is still being written.
+    #[must_use]
+    pub fn held_back(&self, text: &str) -> usize {
+        let beginning = |value: &str| {
+            (1..value.len())
+                .rev()
+                .filter(|length| value.is_char_boundary(*length))
+                .find(|length| text.ends_with(&value[..*length]))
+        };
+        self.secrets.iter().filter_map(|(_, value)| beginning(value)).max().unwrap_or(0)
+    }
 }
 
 fn mark(name: &str) -> String {
@@ -136,6 +149,15 @@ mod tests {
         // Three bytes hide nothing and occur everywhere.
         assert_eq!(redactor.redact_head("b s3c"), "b s3c");
         assert_eq!(redactor.redact_tail("lue b"), "lue b");
+    }
+
+    #[test]
+    fn the_beginning_of_a_secret_is_held_back() {
+        let redactor = Redactor::new([("KEY", "s3cr3t-välue"), ("OTHER", "t-vx")]);
+        for (text, held) in [("", 0), ("a", 0), ("a s", 1), ("a s3cr3t-v", 8), ("s3cr3t-vä", 10), ("a t-", 2)]
+        {
+            assert_eq!(redactor.held_back(text), held, "{text}");
+        }
     }
 
     #[test]

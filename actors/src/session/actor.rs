@@ -1,0 +1,436 @@
+//! The actor of a session: it owns the conversation, or has sent it on an errand.
+//!
+//! Home, the conversation lies in its state and nothing is under way. Away, an errand has it (`work`), and gives it back by a
+//! message with the errand's number; what arrives meanwhile goes into the errand's inbox, is kept here, or acts at once.
+//! The actor never awaits the journal, a model or a tool, but in its start and its last words. When it ends in whatever
+//! way, nothing that was acknowledged is lost: the next incarnation takes the lease anew and loads what is recorded.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, SystemClock};
+use conjure_conversation::{
+    CommandKind, Conversation, LedgerError, Limits, Profile, Step, SubmitError, next,
+};
+use conjure_journal::JournalError;
+use conjure_sandbox::CallOptions;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::away::{Away, INBOX, refuse};
+use super::error::SessionError;
+use super::lease::HeldLease;
+use super::ledger::{JournalLedger, failure};
+use super::mail::{Mail, tell};
+use super::message::{Answer, SessionMessage};
+use super::shared::{Driven, Shared, lock};
+use super::spec::{Resume, SessionParts};
+use super::work::{Errand, Order, Outcome};
+use crate::journal::CallFailure;
+use crate::supervision::{
+    Address, AutoShutdown, ChildId, ChildSpec, Context, Failure, Flow, Job, Restart, Shutdown, Significance,
+    SpecError, Strategy, SupervisorSpec, Worker, WorkerSpec,
+};
+
+/// The supervisor of a session and what is below it, and the actor's address. It ends with its actor, and is then
+/// forgotten.
+pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<Mail>), SpecError> {
+    let options = &shared.setting.options;
+    let down = Arc::new(Down(Arc::clone(shared)));
+    let start = move |context: Context<Mail>| {
+        let shared = Arc::clone(&down.0);
+        async move { SessionActor::start(shared, context).await.map_err(Failure::from) }
+    };
+    let (actor, address) = WorkerSpec::new(ChildId::new("actor")?, start)
+        .restart(Restart::Transient(Significance::Significant))
+        .shutdown(Shutdown::After(options.grace.saturating_add(Duration::from_secs(10))))
+        .passivate_after(options.idle_after)
+        .queue(options.queue)
+        .build();
+    let id = ChildId::new(shared.key.session.to_string())?;
+    let (spec, _) =
+        SupervisorSpec::with_auto_shutdown(id, Strategy::RestForOne, AutoShutdown::AnySignificant)
+            .restart(Restart::TEMPORARY)
+            .tenant(shared.key.tenant.clone())
+            .session(shared.key.session)
+            .child(actor)?
+            .build();
+    Ok((spec, address))
+}
+
+/// Dropped with the spec: nothing of the session's tree is left then.
+struct Down(Arc<Shared>);
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        self.0.is_down();
+    }
+}
+
+pub(crate) struct SessionActor {
+    shared: Arc<Shared>,
+    parts: Arc<SessionParts>,
+    limits: Limits,
+    lease: HeldLease,
+    place: Place,
+    errands: u64,
+    /// What waits for the errand's end.
+    stash: VecDeque<SessionMessage>,
+    /// Renews the lease; dropped with the actor.
+    _keeper: Job,
+    /// Listings under way.
+    listings: Vec<Job>,
+}
+
+/// Where the conversation is.
+enum Place {
+    Home(Box<Conversation>),
+    Away(Away),
+    /// Nowhere: the actor is about to end.
+    Gone,
+}
+
+impl SessionActor {
+    /// Takes the lease, loads the conversation, and has its parts made.
+    async fn start(shared: Arc<Shared>, context: Context<Mail>) -> Result<Self, SessionError> {
+        shared.began();
+        match Self::try_start(&shared, &context).await {
+            Ok(actor) => Ok(actor),
+            Err(error) => {
+                // What the session cannot help does not count against it.
+                match &error {
+                    SessionError::NotStarted { .. } => shared.note_failure(error.to_string()),
+                    _ => shared.excuse(),
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn try_start(shared: &Arc<Shared>, context: &Context<Mail>) -> Result<Self, SessionError> {
+        let setting = &shared.setting;
+        let options = &setting.options;
+        let waiting = context.waits_for("the session's lease");
+        let (journal, key) = (setting.journal.clone(), Arc::clone(&shared.key));
+        let lease = match HeldLease::acquire(journal, key, &options.owner, options.lease).await {
+            Ok(lease) => lease,
+            Err(CallFailure::Journal(JournalError::NotFound { .. })) => {
+                return Err(SessionError::NotFound { session: shared.key.session });
+            }
+            Err(error) => return Err(failure(error).into()),
+        };
+        drop(waiting);
+        let waiting = context.waits_for("the session's events");
+        let ledger = JournalLedger::new(setting.journal.clone(), Arc::clone(&shared.key), lease.epoch());
+        let observer: Arc<dyn conjure_conversation::Observer> = Arc::clone(shared) as _;
+        let mut conversation = Conversation::load(Arc::new(ledger), Arc::new(SystemClock), observer).await?;
+        shared.hub.loaded(conversation.seq());
+        match conversation.submit(CommandKind::Recover).await {
+            Ok(()) | Err(SubmitError::Rejected(_)) => {}
+            Err(SubmitError::Ledger(error)) => return Err(error.into()),
+            Err(other) => return Err(SessionError::Journal { reason: other.to_string() }),
+        }
+        drop(waiting);
+        let _waiting = context.waits_for("the session's outfit");
+        let profile =
+            conversation.state().profile().map_or_else(Profile::default, |profile| (**profile).clone());
+        let outfit = setting.outfit.outfit(&shared.key, &profile).await;
+        let parts = outfit.map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
+        *lock(&shared.redactor) = Arc::new(parts.redactor.clone());
+        shared.observe(conversation.state(), conversation.seq(), Driven::No);
+
+        let keeper = {
+            let (lease, address, stopping) =
+                (lease.clone(), context.address().clone(), context.stopping().clone());
+            context.spawn_upkeep(async move {
+                let end = lease.keep().await;
+                tell(&address, &stopping, Mail::LeaseOver(end)).await;
+            })
+        };
+        let goes_on = conversation.state().turn().is_some() || conversation.state().queue().len() > 0;
+        if goes_on && (options.resume == Resume::AtStart || shared.is_attached()) {
+            // The queue has room: the actor has just begun.
+            let _ = context.address().send(Mail::Attached);
+        }
+        Ok(Self {
+            shared: Arc::clone(shared),
+            parts: Arc::new(parts),
+            limits: profile.limits,
+            lease,
+            place: Place::Home(Box::new(conversation)),
+            errands: 0,
+            stash: VecDeque::new(),
+            _keeper: keeper,
+            listings: Vec::new(),
+        })
+    }
+
+    fn is_draining(&self) -> bool {
+        self.shared.setting.draining.is_cancelled()
+    }
+
+    /// Takes up a message of a host.
+    fn take_up(&mut self, message: SessionMessage, context: &Context<Mail>) -> Flow {
+        match message {
+            SessionMessage::Subscribe { from_seq, reply } => reply.send(Ok(self.shared.listen(from_seq))),
+            SessionMessage::Snapshot { reply } => {
+                let snapshot = lock(&self.shared.snapshot).clone();
+                reply.send(Ok(snapshot));
+            }
+            SessionMessage::Files { reply } => self.list(reply, context),
+            message => return self.take_up_for_conversation(message, context),
+        }
+        Flow::Continue
+    }
+
+    fn take_up_for_conversation(&mut self, message: SessionMessage, context: &Context<Mail>) -> Flow {
+        if self.is_draining()
+            && let SessionMessage::Send { reply, .. } = message
+        {
+            reply.send(Err(SessionError::Draining));
+            return Flow::Continue;
+        }
+        match &mut self.place {
+            Place::Away(away) => {
+                if let Some(message) = away.take_in(message) {
+                    self.keep(message);
+                }
+                Flow::Continue
+            }
+            Place::Gone => Flow::Continue,
+            Place::Home(conversation) => {
+                let step = next(conversation.state());
+                if !matches!(step, Step::Idle | Step::AwaitApproval) {
+                    // A turn was under way when the journal failed: it goes on first.
+                    self.send_off(Order::Resume, context);
+                    return self.take_up_for_conversation(message, context);
+                }
+                let (has_turn, has_queue) =
+                    (step == Step::AwaitApproval, conversation.state().queue().len() > 0);
+                self.obey(message, has_turn, has_queue, context)
+            }
+        }
+    }
+
+    /// Home, nothing under way.
+    fn obey(
+        &mut self,
+        message: SessionMessage,
+        has_turn: bool,
+        has_queue: bool,
+        context: &Context<Mail>,
+    ) -> Flow {
+        let order = match message {
+            SessionMessage::Send { input, reply, .. } if has_turn || has_queue => {
+                Order::Queue { input, reply }
+            }
+            SessionMessage::Send { input, limits, reply } => {
+                let limits = limits.unwrap_or_else(|| self.limits.clone());
+                Order::Start { input, limits, reply }
+            }
+            SessionMessage::Steer { input, reply } if has_turn => Order::Steer { input, reply },
+            SessionMessage::Steer { reply, .. } => {
+                reply.send(Err(SessionError::NotRunning));
+                return Flow::Continue;
+            }
+            SessionMessage::TakeBack { id, reply } => Order::TakeBack { id, reply },
+            SessionMessage::Interrupt { reply } if has_turn => Order::Interrupt { reply },
+            SessionMessage::Interrupt { reply } => {
+                reply.send(Ok(()));
+                return Flow::Continue;
+            }
+            SessionMessage::Decide { call, decision, reply } => Order::Decide { call, decision, reply },
+            SessionMessage::Close { reply } => {
+                self.shared.did_well();
+                reply.send(Ok(()));
+                return Flow::Stop;
+            }
+            SessionMessage::Subscribe { .. }
+            | SessionMessage::Files { .. }
+            | SessionMessage::Snapshot { .. } => {
+                return Flow::Continue;
+            }
+        };
+        self.send_off(order, context);
+        Flow::Continue
+    }
+
+    /// Keeps a message until the conversation is back.
+    fn keep(&mut self, message: SessionMessage) {
+        if self.stash.len() < INBOX {
+            self.stash.push_back(message);
+            return;
+        }
+        refuse(message, SessionError::overloaded("what waits for the running turn"));
+    }
+
+    /// Sends the conversation on an errand.
+    fn send_off(&mut self, order: Order, context: &Context<Mail>) {
+        let conversation = match std::mem::replace(&mut self.place, Place::Gone) {
+            Place::Home(conversation) => conversation,
+            other => {
+                self.place = other;
+                return;
+            }
+        };
+        self.errands += 1;
+        let number = self.errands;
+        let (inbox, posts) = mpsc::channel(INBOX);
+        let cancel = CancellationToken::new();
+        let errand = Errand {
+            order,
+            conversation,
+            inbox: posts,
+            cancel: cancel.clone(),
+            parts: Arc::clone(&self.parts),
+            shared: Arc::clone(&self.shared),
+            grace: self.shared.setting.options.grace,
+        };
+        let span = tracing::info_span!(
+            "session",
+            conjure.tenant = %self.shared.key.tenant,
+            conjure.session = %self.shared.key.session,
+            conjure.incarnation = context.incarnation(),
+        );
+        let (address, stopping) = (context.address().clone(), context.stopping().clone());
+        let job = context.spawn(
+            async move {
+                let outcome = errand.run().await;
+                tell(&address, &stopping, Mail::Back { errand: number, outcome }).await;
+            }
+            .instrument(span),
+        );
+        self.place = Place::Away(Away { errand: number, cancel, inbox, job, interrupts: Vec::new() });
+    }
+
+    /// The conversation is back, or what had it has crashed.
+    fn back(&mut self, errand: u64, outcome: Outcome, context: &Context<Mail>) -> Result<Flow, Failure> {
+        match std::mem::replace(&mut self.place, Place::Gone) {
+            Place::Away(away) if away.errand == errand => {
+                for reply in away.interrupts {
+                    reply.send(Ok(()));
+                }
+            }
+            other => {
+                tracing::debug!(session = %self.shared.key, errand, "a stale errand is ignored");
+                self.place = other;
+                return Ok(Flow::Continue);
+            }
+        }
+        let conversation = match outcome {
+            Outcome::Done(conversation) => {
+                self.shared.did_well();
+                conversation
+            }
+            Outcome::Journal(_, LedgerError::TakenOver { reason }) => {
+                return Ok(self.give_up(&format!("the session was taken over: {reason}")));
+            }
+            Outcome::Journal(conversation, error) => {
+                tracing::warn!(session = %self.shared.key, %error, "the journal failed; the session is loaded anew");
+                self.shared.observe(conversation.state(), conversation.seq(), Driven::No);
+                self.place = Place::Home(conversation);
+                self.try_again_later(context);
+                return Ok(Flow::Continue);
+            }
+            Outcome::Crashed(reason) => {
+                self.shared.note_failure(reason.clone());
+                return Err(reason.into());
+            }
+        };
+        self.shared.observe(conversation.state(), conversation.seq(), Driven::No);
+        self.place = Place::Home(conversation);
+        while let (Place::Home(_), Some(message)) = (&self.place, self.stash.pop_front()) {
+            if self.take_up_for_conversation(message, context) == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        self.resume(context);
+        Ok(Flow::Continue)
+    }
+
+    /// Drives on what was under way, or begins what waits.
+    fn resume(&mut self, context: &Context<Mail>) {
+        let Place::Home(conversation) = &self.place else { return };
+        match next(conversation.state()) {
+            Step::AwaitApproval => {}
+            Step::Idle => {
+                if conversation.state().queue().len() > 0 && !self.is_draining() {
+                    self.send_off(Order::StartQueued { limits: self.limits.clone() }, context);
+                }
+            }
+            _ => self.send_off(Order::Resume, context),
+        }
+    }
+
+    /// The journal failed: what is under way is tried again a little later.
+    fn try_again_later(&mut self, context: &Context<Mail>) {
+        let (address, stopping) = (context.address().clone(), context.stopping().clone());
+        self.listings.retain(|job| !job.is_finished());
+        self.listings.push(context.spawn(async move {
+            SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(1))).await;
+            tell(&address, &stopping, Mail::Attached).await;
+        }));
+    }
+
+    /// Somebody else has the session, or may have it soon: nothing more is written, and the actor ends.
+    fn give_up(&mut self, why: &str) -> Flow {
+        tracing::warn!(session = %self.shared.key, why, "a session is given up");
+        self.place = Place::Gone;
+        self.shared.did_well();
+        self.shared.hub.give_up(why.to_owned());
+        Flow::Stop
+    }
+
+    fn list(&mut self, reply: Answer<conjure_sandbox::Listing>, context: &Context<Mail>) {
+        let Some(executor) = self.parts.executor.clone() else {
+            return reply.send(Err(SessionError::Unsupported { what: "no sandbox with files" }));
+        };
+        self.listings.retain(|job| !job.is_finished());
+        if self.listings.len() >= INBOX {
+            return reply.send(Err(SessionError::overloaded("what lists the session's files")));
+        }
+        self.listings.push(context.spawn(async move {
+            let workspace = executor.layout().workspace.clone();
+            let options = CallOptions::until(reply.deadline());
+            let listing = executor.list(&workspace.to_string_lossy(), 8, 10_000, options).await;
+            reply.send(listing.map_err(|error| SessionError::Files { reason: error.to_string() }));
+        }));
+    }
+}
+
+impl Worker for SessionActor {
+    type Message = Mail;
+
+    async fn handle(&mut self, message: Mail, context: &Context<Mail>) -> Result<Flow, Failure> {
+        match message {
+            Mail::Said(parcel) => {
+                Ok(parcel.open().map_or(Flow::Continue, |message| self.take_up(message, context)))
+            }
+            Mail::Attached => {
+                self.resume(context);
+                Ok(Flow::Continue)
+            }
+            Mail::Back { errand, outcome } => self.back(errand, outcome, context),
+            Mail::LeaseOver(end) => Ok(self.give_up(&end.to_string())),
+        }
+    }
+
+    /// Interrupts the turn that runs, waits until its end is recorded, and gives the lease back.
+    async fn stop(&mut self, _: &Context<Mail>) -> Result<(), Failure> {
+        if let Place::Away(away) = std::mem::replace(&mut self.place, Place::Gone) {
+            away.cancel.cancel();
+            away.job.wait().await;
+            for reply in away.interrupts {
+                reply.send(Ok(()));
+            }
+        }
+        self.place = Place::Gone;
+        self.shared.did_well();
+        if let Err(error) = self.lease.release().await {
+            tracing::debug!(session = %self.shared.key, %error, "a lease was not given back; it ends by itself");
+        }
+        Ok(())
+    }
+}

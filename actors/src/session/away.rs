@@ -1,0 +1,106 @@
+//! The conversation is away: what becomes of messages meanwhile.
+//!
+//! What is meant for the running turn goes into the errand's bounded inbox, with its reply inside; an interruption acts at
+//! once; all else waits for the errand's end. State: the inbox's end and those who wait, gone with the actor; a post that
+//! is lost with it tells its sender so.
+
+use conjure_conversation::{Post, PostKind, Receipt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::error::SessionError;
+use super::message::{Answer, SessionMessage};
+use super::subscription::Accepted;
+use crate::supervision::Job;
+
+/// How many posts wait for a turn, and how many messages for an errand's end.
+pub(crate) const INBOX: usize = 64;
+
+/// An errand that is under way, as its actor sees it.
+pub(crate) struct Away {
+    pub(crate) errand: u64,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) inbox: mpsc::Sender<Post>,
+    pub(crate) job: Job,
+    /// Whoever waits for the end that was asked for.
+    pub(crate) interrupts: Vec<Answer<()>>,
+}
+
+impl Away {
+    /// Takes a message into the errand's inbox, or acts; gives it back where it must wait for the errand's end.
+    pub(crate) fn take_in(&mut self, message: SessionMessage) -> Option<SessionMessage> {
+        match message {
+            SessionMessage::Interrupt { reply } => {
+                self.cancel.cancel();
+                self.interrupts.push(reply);
+                None
+            }
+            SessionMessage::Send { input, limits, reply } => match self.inbox.try_reserve() {
+                Ok(permit) => {
+                    permit.send(Post::new(PostKind::Queue, input, |receipt| reply.send(accepted(receipt))));
+                    None
+                }
+                Err(mpsc::error::TrySendError::Full(())) => {
+                    reply.send(Err(SessionError::overloaded("the running turn's inbox")));
+                    None
+                }
+                Err(mpsc::error::TrySendError::Closed(())) => {
+                    Some(SessionMessage::Send { input, limits, reply })
+                }
+            },
+            SessionMessage::Steer { input, reply } => match self.inbox.try_reserve() {
+                Ok(permit) => {
+                    permit.send(Post::new(PostKind::Steer, input, |receipt| reply.send(steered(receipt))));
+                    None
+                }
+                Err(mpsc::error::TrySendError::Full(())) => {
+                    reply.send(Err(SessionError::overloaded("the running turn's inbox")));
+                    None
+                }
+                Err(mpsc::error::TrySendError::Closed(())) => Some(SessionMessage::Steer { input, reply }),
+            },
+            other => Some(other),
+        }
+    }
+}
+
+fn accepted(receipt: Receipt) -> Result<Accepted, SessionError> {
+    match receipt {
+        Receipt::Queued { id, seq } => Ok(Accepted::Queued { id, seq }),
+        other => Err(not_taken(other)),
+    }
+}
+
+fn steered(receipt: Receipt) -> Result<u64, SessionError> {
+    match receipt {
+        Receipt::Steered { seq } => Ok(seq),
+        other => Err(not_taken(other)),
+    }
+}
+
+fn not_taken(receipt: Receipt) -> SessionError {
+    match receipt {
+        Receipt::Refused(rejection) => rejection.into(),
+        Receipt::Failed(error) => error.into(),
+        Receipt::NotTaken(_) => SessionError::NotRunning,
+        Receipt::Steered { .. } | Receipt::Queued { .. } | Receipt::Unknown => SessionError::Lost,
+    }
+}
+
+/// Answers a message that is not taken up.
+pub(crate) fn refuse(message: SessionMessage, error: SessionError) {
+    fn tell<T: Send + 'static>(reply: Answer<T>, error: SessionError) {
+        reply.send(Err(error));
+    }
+    match message {
+        SessionMessage::Send { reply, .. } => tell(reply, error),
+        SessionMessage::Steer { reply, .. } => tell(reply, error),
+        SessionMessage::Subscribe { reply, .. } => tell(reply, error),
+        SessionMessage::Files { reply } => tell(reply, error),
+        SessionMessage::Snapshot { reply } => tell(reply, error),
+        SessionMessage::TakeBack { reply, .. }
+        | SessionMessage::Interrupt { reply }
+        | SessionMessage::Decide { reply, .. }
+        | SessionMessage::Close { reply } => tell(reply, error),
+    }
+}

@@ -1,0 +1,126 @@
+//! Why a session did not do what it was asked.
+
+use std::time::Duration;
+
+use conjure_base::SessionId;
+use conjure_conversation::{LedgerError, Rejection};
+
+use crate::supervision::{CallError, StartError};
+
+/// A failure of a session, as its host sees it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The tenant has no such session.
+    #[error("there is no session {session}")]
+    NotFound {
+        /// What was asked for.
+        session: SessionId,
+    },
+    /// The conversation does not allow it.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// No turn runs that could be steered; the message may be sent instead.
+    #[error("no turn is running any more; send the message instead")]
+    NotRunning,
+    /// Too much waits already. Nothing was done.
+    #[error("{what} is full; try again in {retry_after:?}")]
+    Overloaded {
+        /// What is full.
+        what: &'static str,
+        /// When it is worth another try.
+        retry_after: Duration,
+    },
+    /// The runtime takes no new work.
+    #[error("the runtime is being emptied and begins no turns")]
+    Draining,
+    /// The runtime has ended, or is about to.
+    #[error("the runtime is shutting down")]
+    ShuttingDown,
+    /// The journal did not record it, or it is not known whether it did. The session is loaded anew before the next
+    /// message.
+    #[error("the journal did not record it: {reason}")]
+    Journal {
+        /// What it said.
+        reason: String,
+    },
+    /// Another host writes the session now.
+    #[error("the session was taken over: {reason}")]
+    TakenOver {
+        /// What the journal said.
+        reason: String,
+    },
+    /// The session ended before it answered. Whether it was recorded is not known; its events say it.
+    #[error("the session ended before it answered; what it recorded is in its events")]
+    Lost,
+    /// There was no answer in time. It may still happen.
+    #[error("the session did not answer before the deadline")]
+    DeadlinePassed,
+    /// It could not be started.
+    #[error("the session did not start: {reason}")]
+    NotStarted {
+        /// Why.
+        reason: String,
+    },
+    /// It failed so often in a row that it is left alone. `Session::lift_quarantine` has it tried again.
+    #[error(
+        "the session is in quarantine after {failures} failures in a row, the last: {last}; mend the cause, then \
+         lift the quarantine"
+    )]
+    Quarantined {
+        /// How many.
+        failures: u32,
+        /// The last of them.
+        last: String,
+    },
+    /// What is needed for it was not given.
+    #[error("the session has {what}")]
+    Unsupported {
+        /// What is missing.
+        what: &'static str,
+    },
+    /// Its files could not be listed.
+    #[error("the session's files cannot be listed: {reason}")]
+    Files {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl SessionError {
+    /// Whether nothing was done, so that the same message may be sent again a little later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, Self::Overloaded { .. })
+    }
+
+    pub(crate) const fn overloaded(what: &'static str) -> Self {
+        Self::Overloaded { what, retry_after: Duration::from_millis(250) }
+    }
+
+    pub(crate) fn of_start(error: &StartError) -> Self {
+        match error {
+            StartError::Full { .. } => Self::overloaded("the number of the tenant's sessions"),
+            other => Self::NotStarted { reason: other.to_string() },
+        }
+    }
+}
+
+impl From<LedgerError> for SessionError {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::TakenOver { reason } => Self::TakenOver { reason },
+            other => Self::Journal { reason: other.to_string() },
+        }
+    }
+}
+
+impl From<CallError> for SessionError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Full => Self::overloaded("the session's queue of messages"),
+            CallError::NotRunning | CallError::Lost => Self::Lost,
+            CallError::DeadlinePassed => Self::DeadlinePassed,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What a host holds of a session: good over its restarts, over its being put away, and over a restart of the process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_base::{CallId, Clock, Deadline, SessionId, SystemClock, TenantId};
+use conjure_conversation::{Block, Decision, Limits, QueueId};
+use conjure_journal::SessionKey;
+use conjure_sandbox::Listing;
+
+use super::error::SessionError;
+use super::mail::{Mail, Parcel};
+use super::message::{Answer, SessionMessage, SessionSnapshot};
+use super::shared::Shared;
+use super::spec::Setting;
+use super::subscription::{Subscription, Turn};
+use crate::supervision::{Reply, SendError, Supervisor};
+
+/// A session, whichever incarnation of its actor runs, or none: the next message starts one. Cheap to clone; dropping it
+/// ends nothing.
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+    deadline: Option<Deadline>,
+    _attached: Arc<()>,
+}
+
+/// What a user says: text, or blocks of content.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input(Vec<Block>);
+
+impl From<&str> for Input {
+    fn from(text: &str) -> Self {
+        Self(vec![Block::text(text)])
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Self(vec![Block::text(text)])
+    }
+}
+
+impl From<Vec<Block>> for Input {
+    fn from(blocks: Vec<Block>) -> Self {
+        Self(blocks)
+    }
+}
+
+impl Session {
+    /// A session that is in the journal, under this dynamic supervisor. One process has one such handle of a session and
+    /// clones of it: a runtime's index sees to that.
+    #[must_use]
+    pub fn new(key: SessionKey, setting: Setting, parent: Supervisor) -> Self {
+        Self::of(Shared::new(key, setting, parent))
+    }
+
+    pub(crate) fn of(shared: Arc<Shared>) -> Self {
+        let attached = Arc::clone(&shared.attached);
+        Self { shared, deadline: None, _attached: attached }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.shared.key.session
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantId {
+        &self.shared.key.tenant
+    }
+
+    /// The same session, whose calls wait until then and not for the usual time.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Deadline) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Has the session started where it is not, and a turn that was under way driven on.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub async fn attach(&self) -> Result<(), SessionError> {
+        let address = self.shared.revive(self.until()).await?;
+        match address.send(Mail::Attached) {
+            // Where it has just ended, the next message starts it.
+            Ok(()) | Err(SendError::NotRunning(_) | SendError::DeadlinePassed(_)) => Ok(()),
+            Err(SendError::Full(_)) => Err(SessionError::overloaded("the session's queue of messages")),
+        }
+    }
+
+    /// Says something: a turn begins, now or when those before it are over. Returns when that is recorded.
+    ///
+    /// # Errors
+    /// [`SessionError`] says why it was not recorded, or that this is not known.
+    pub async fn send(&self, input: impl Into<Input> + Send) -> Result<Turn, SessionError> {
+        self.send_within(input, None).await
+    }
+
+    /// The same with limits of its own, a deadline of the whole turn among them ([`Limits::wall_clock`]).
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub async fn send_within(
+        &self,
+        input: impl Into<Input> + Send,
+        limits: Option<Limits>,
+    ) -> Result<Turn, SessionError> {
+        let Input(input) = input.into();
+        let accepted = self.ask(|reply| SessionMessage::Send { input, limits, reply }).await?;
+        Ok(Turn::new(self.listen(accepted.seq()), accepted))
+    }
+
+    /// Adds something to the turn that runs: the model reads it after the next results. Returns the sequence number under
+    /// which it is recorded.
+    ///
+    /// # Errors
+    /// [`SessionError::NotRunning`] where no turn runs, or the turn ended before it took the message: send it instead.
+    pub async fn steer(&self, input: impl Into<Input> + Send) -> Result<u64, SessionError> {
+        let Input(input) = input.into();
+        self.ask(|reply| SessionMessage::Steer { input, reply }).await
+    }
+
+    /// Takes back what waits for its turn.
+    ///
+    /// # Errors
+    /// When it does not wait any more.
+    pub async fn take_back(&self, id: QueueId) -> Result<(), SessionError> {
+        self.ask(|reply| SessionMessage::TakeBack { id, reply }).await
+    }
+
+    /// Ends the turn that runs or waits for a person; returns when the end is recorded.
+    ///
+    /// # Errors
+    /// When that is not known.
+    pub async fn interrupt(&self) -> Result<(), SessionError> {
+        self.ask(|reply| SessionMessage::Interrupt { reply }).await
+    }
+
+    /// Decides on a tool call that waits for a person.
+    ///
+    /// # Errors
+    /// When it does not wait.
+    pub async fn decide(&self, call: CallId, decision: Decision) -> Result<(), SessionError> {
+        self.ask(|reply| SessionMessage::Decide { call, decision, reply }).await
+    }
+
+    /// Listens from this event on.
+    ///
+    /// # Errors
+    /// When the session cannot be started.
+    pub async fn subscribe(&self, from_seq: u64) -> Result<Subscription, SessionError> {
+        self.ask(|reply| SessionMessage::Subscribe { from_seq, reply }).await
+    }
+
+    /// The files in its workspace.
+    ///
+    /// # Errors
+    /// When it has none, or they cannot be listed.
+    pub async fn files(&self) -> Result<Listing, SessionError> {
+        self.ask(|reply| SessionMessage::Files { reply }).await
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn snapshot(&self) -> Result<SessionSnapshot, SessionError> {
+        self.ask(|reply| SessionMessage::Snapshot { reply }).await
+    }
+
+    /// Puts it away when its turn is over. The next message revives it.
+    ///
+    /// # Errors
+    /// When it did not answer.
+    pub async fn close(&self) -> Result<(), SessionError> {
+        self.ask(|reply| SessionMessage::Close { reply }).await
+    }
+
+    /// Lets a session be tried again that failed too often.
+    pub fn lift_quarantine(&self) {
+        self.shared.did_well();
+    }
+
+    /// Ends its actor at whatever it awaits, without asking; its supervisor starts it again, and what is recorded goes on.
+    pub fn kill(&self) {
+        if let Some(address) = self.shared.address() {
+            address.kill();
+        }
+    }
+
+    fn until(&self) -> Deadline {
+        self.deadline.unwrap_or_else(|| SystemClock.deadline(self.shared.setting.options.deadline))
+    }
+
+    fn listen(&self, from_seq: u64) -> Subscription {
+        self.shared.listen(from_seq)
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(Answer<T>) -> SessionMessage + Send,
+    ) -> Result<T, SessionError> {
+        let deadline = self.until();
+        let (reply, answer) = Reply::new(deadline);
+        tokio::pin!(answer);
+        let mut message = message(reply);
+        loop {
+            let address = self.shared.revive(deadline).await?;
+            let (parcel, returned) = Parcel::new(message);
+            if let Err(SendError::Full(_)) = address.send(Mail::Said(parcel)) {
+                return Err(SessionError::overloaded("the session's queue of messages"));
+            }
+            message = tokio::select! {
+                biased;
+                // Nobody opened it: the actor was put away, or failed, a moment ago.
+                Ok(message) = returned => message,
+                answer = &mut answer => return answer.unwrap_or(Err(SessionError::Lost)),
+                () = SystemClock.sleep_until(deadline) => return Err(SessionError::DeadlinePassed),
+            };
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn listen(&self, from_seq: u64) -> Subscription {
+        let (hub, journal) = (Arc::clone(&self.hub), self.setting.journal.clone());
+        Subscription::new(hub, journal, Arc::clone(&self.key), self.redactor(), from_seq)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({})", self.shared.key)
+    }
+}

@@ -1,0 +1,92 @@
+//! The right to write a session, for as long as its actor lives.
+//!
+//! The lease is taken when the actor starts, under an epoch of its own, renewed by a job at a third of its time, and given
+//! back when the actor stops in order. Where renewals fail, the owner stops before the lease ends, so that it never
+//! writes at the same time as its successor; a lease that somebody else took ends it at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_conversation::LedgerError;
+use conjure_journal::{Epoch, Owner, SessionKey};
+
+use super::ledger::failure;
+use crate::journal::{CallFailure, JournalAccess};
+
+/// A lease that is held.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldLease {
+    journal: JournalAccess,
+    key: Arc<SessionKey>,
+    epoch: Epoch,
+    time: Duration,
+    /// Until when it surely holds, by this machine's clock: counted from before it was asked for.
+    until: Deadline,
+}
+
+/// Why a lease is held no more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LeaseEnd {
+    #[error("{0}")]
+    Taken(String),
+    #[error("the lease could not be renewed before its end: {0}")]
+    NotRenewed(String),
+}
+
+impl HeldLease {
+    /// Takes the lease.
+    pub(crate) async fn acquire(
+        journal: JournalAccess,
+        key: Arc<SessionKey>,
+        owner: &Owner,
+        time: Duration,
+    ) -> Result<Self, CallFailure> {
+        let until = SystemClock.deadline(time);
+        let lease = journal.call(|journal| journal.acquire(&key, owner, time)).await?;
+        Ok(Self { journal, key, epoch: lease.epoch, time, until })
+    }
+
+    pub(crate) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Renews it for ever; returns when that is over, in time for the owner to stop before the lease ends.
+    pub(crate) async fn keep(mut self) -> LeaseEnd {
+        let mut last = String::new();
+        loop {
+            let stop_by = before(self.until, self.time / 6);
+            let next = SystemClock.deadline(self.time / 3).earlier(stop_by);
+            SystemClock.sleep_until(next).await;
+            if SystemClock.remaining(stop_by).is_zero() {
+                return LeaseEnd::NotRenewed(last);
+            }
+            let until = SystemClock.deadline(self.time);
+            let (epoch, time) = (self.epoch, self.time);
+            let renewal = self.journal.call(|journal| journal.renew(&self.key, epoch, time));
+            let renewed = tokio::select! {
+                biased;
+                renewed = renewal => renewed.map_err(failure),
+                () = SystemClock.sleep_until(stop_by) => return LeaseEnd::NotRenewed("the journal did not answer".to_owned()),
+            };
+            match renewed {
+                Ok(_) => self.until = until,
+                Err(LedgerError::TakenOver { reason }) => return LeaseEnd::Taken(reason),
+                Err(error) => {
+                    tracing::warn!(session = %self.key, %error, "a lease was not renewed, and is tried again");
+                    last = error.to_string();
+                }
+            }
+        }
+    }
+
+    /// Gives it back.
+    pub(crate) async fn release(&self) -> Result<(), LedgerError> {
+        self.journal.call(|journal| journal.release(&self.key, self.epoch)).await.map_err(failure)
+    }
+}
+
+/// The moment so long before a deadline; now where that has passed.
+fn before(deadline: Deadline, time: Duration) -> Deadline {
+    SystemClock.deadline(SystemClock.remaining(deadline).saturating_sub(time))
+}

@@ -1,0 +1,111 @@
+//! All that a session understands. The methods of [`super::Session`] are sugar for these.
+
+use conjure_base::{CallId, TurnId};
+use conjure_conversation::{Approval, Block, Decision, FinishedTurn, Limits, QueueId, Usage};
+use conjure_sandbox::Listing;
+
+use super::error::SessionError;
+use super::subscription::{Accepted, Subscription};
+use crate::supervision::Reply;
+
+/// An answer of a session.
+pub type Answer<T> = Reply<Result<T, SessionError>>;
+
+/// A message to a session. What changes the conversation is answered when that is recorded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionMessage {
+    /// The user says something: it is a turn, now, or after those before it.
+    Send {
+        /// What.
+        input: Vec<Block>,
+        /// What its turn may consume; those of the session's profile where none are given. What waits in the queue begins
+        /// with the profile's.
+        limits: Option<Limits>,
+        /// Told where it is recorded.
+        reply: Answer<Accepted>,
+    },
+    /// The user adds something to the turn that runs.
+    Steer {
+        /// What.
+        input: Vec<Block>,
+        /// Told at which sequence number it is recorded.
+        reply: Answer<u64>,
+    },
+    /// The user takes back what was queued.
+    TakeBack {
+        /// Which.
+        id: QueueId,
+        /// Told when it is recorded.
+        reply: Answer<()>,
+    },
+    /// The turn that runs, or waits for a person, ends. What is queued is not touched.
+    Interrupt {
+        /// Told when the end is recorded; at once when no turn runs.
+        reply: Answer<()>,
+    },
+    /// A person decides on a tool call.
+    Decide {
+        /// Which call.
+        call: CallId,
+        /// What.
+        decision: Decision,
+        /// Told when it is recorded.
+        reply: Answer<()>,
+    },
+    /// Somebody listens from this event on.
+    Subscribe {
+        /// The first event that is told.
+        from_seq: u64,
+        /// Given the subscription.
+        reply: Answer<Subscription>,
+    },
+    /// Somebody asks for the files in the session's workspace.
+    Files {
+        /// Given the listing.
+        reply: Answer<Listing>,
+    },
+    /// Somebody asks how far the session is.
+    Snapshot {
+        /// Told so.
+        reply: Answer<SessionSnapshot>,
+    },
+    /// The session is to be put away: when its turn is over it stops, and the next message revives it.
+    Close {
+        /// Told when it is about to stop.
+        reply: Answer<()>,
+    },
+}
+
+/// How far a session is.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SessionSnapshot {
+    /// How many events are recorded.
+    pub events: u64,
+    /// What it does.
+    pub status: SessionStatus,
+    /// The calls that wait for a person.
+    pub approvals: Vec<Approval>,
+    /// What waits for its turn.
+    pub queue: Vec<QueueId>,
+    /// How the last turn ended.
+    pub last_turn: Option<FinishedTurn>,
+    /// What all its model calls consumed, as far as their turns are over.
+    pub usage: Usage,
+    /// The text of the last answer before the turn that runs.
+    pub last_text: String,
+}
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionStatus {
+    /// Nothing.
+    Idle,
+    /// A turn runs.
+    Running(TurnId),
+    /// A turn waits for a person.
+    AwaitingApproval(TurnId),
+    /// A turn was running when the session's owner ended, and is driven on once somebody attaches.
+    Interrupted(TurnId),
+}

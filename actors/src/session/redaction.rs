@@ -1,0 +1,107 @@
+//! Keeping secrets out of the events that leave a session.
+//!
+//! Content is raw JSON, in which a secret may be written in many ways: so each text in it is read, redacted, and written
+//! anew only where something was in it. Everything else stays as it was, to the byte.
+
+use std::borrow::Cow;
+
+use conjure_base::Redactor;
+use conjure_conversation::Event;
+
+/// The event without secrets. One that cannot be read back, which valid JSON cannot be, is withheld.
+pub(crate) fn redact_event(redactor: &Redactor, event: &Event) -> Option<Event> {
+    let json = serde_json::to_string(event).ok()?;
+    match redact_json(redactor, &json) {
+        Cow::Borrowed(_) => Some(event.clone()),
+        Cow::Owned(json) => serde_json::from_str(&json).ok(),
+    }
+}
+
+/// JSON with each of its texts redacted.
+pub(crate) fn redact_json<'j>(redactor: &Redactor, json: &'j str) -> Cow<'j, str> {
+    let mut result = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    let bytes = json.as_bytes();
+    while let Some(start) = bytes[at..].iter().position(|byte| *byte == b'"').map(|found| at + found) {
+        let mut end = start + 1;
+        while end < bytes.len() && bytes[end] != b'"' {
+            end += if bytes[end] == b'\\' { 2 } else { 1 };
+        }
+        let end = (end + 1).min(bytes.len());
+        let literal = &json[start..end];
+        if let Ok(text) = serde_json::from_str::<String>(literal)
+            && let Cow::Owned(redacted) = redactor.redact(&text)
+        {
+            result.push_str(&json[copied..start]);
+            result.push_str(&serde_json::Value::String(redacted).to_string());
+            copied = end;
+        }
+        at = end;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(json);
+    }
+    result.push_str(&json[copied..]);
+    Cow::Owned(result)
+}
+
+/// Pieces of a text that is still being written, redacted: the end of what is there is held back for as long as it may
+/// be the beginning of a secret.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    pending: String,
+}
+
+/// The longest end of a text that is ever held back.
+const LONGEST_HELD: usize = 64 << 10;
+
+impl Pieces {
+    /// What can be shown now that this piece came.
+    pub(crate) fn push(&mut self, redactor: &Redactor, piece: &str) -> Option<String> {
+        self.pending.push_str(piece);
+        let redacted = redactor.redact(&self.pending);
+        let held = redactor.held_back(&redacted);
+        let (shown, rest) = redacted.split_at(redacted.len() - held.min(LONGEST_HELD));
+        let (shown, rest) = (shown.to_owned(), rest.to_owned());
+        self.pending = rest;
+        (!shown.is_empty()).then_some(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_found_however_json_writes_it_and_the_rest_stays_to_the_byte() {
+        let redactor = Redactor::new([("KEY", "s3\"cr\\et/ü")]);
+        for written in [r#""s3\"cr\\et/ü""#, r#""s3\u0022cr\u005cet\/\u00fc""#] {
+            let json = format!(r#"{{ "n" : 1.50, "a":[{written}, "x s3"],"b":"\u0041" }}"#);
+            let redacted = redact_json(&redactor, &json);
+            assert_eq!(redacted, r#"{ "n" : 1.50, "a":["[REDACTED:KEY]", "x s3"],"b":"\u0041" }"#);
+            serde_json::from_str::<serde_json::Value>(&redacted).unwrap();
+        }
+        assert!(matches!(redact_json(&redactor, r#"{"a":"b"}"#), Cow::Borrowed(_)));
+        // What is no JSON does no harm.
+        for json in ["\"", "\"\\", "\"a", ""] {
+            assert_eq!(redact_json(&redactor, json), json);
+        }
+    }
+
+    #[test]
+    fn a_secret_in_pieces_is_never_shown() {
+        let redactor = Redactor::new([("KEY", "s3cr3t-välue")]);
+        let text = "a s3cr3t-välue b s3cr3x s3cr3t-välue";
+        for width in 1..8 {
+            let mut pieces = Pieces::default();
+            let mut shown = String::new();
+            let characters: Vec<char> = text.chars().collect();
+            for piece in characters.chunks(width) {
+                let piece: String = piece.iter().collect();
+                shown.extend(pieces.push(&redactor, &piece));
+            }
+            assert_eq!(shown, "a [REDACTED:KEY] b s3cr3x [REDACTED:KEY]", "{width}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What outlives the incarnations of a session's actor: where to reach it, what it told last, how often it failed.
+//!
+//! Handles hold it and the actor does; with the last of them it is gone, and costs nothing. It holds no part of the
+//! conversation. How the actor is found again is here, too: where none runs, one caller at a time has it started.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conjure_base::{Clock, Deadline, Redactor, SystemClock};
+use conjure_conversation::{Event, EventKind, FinishedTurn, ModelEvent, Observer, State, Step, next};
+use conjure_journal::SessionKey;
+use tokio::sync::watch;
+
+use super::actor::session_spec;
+use super::error::SessionError;
+use super::hub::{Hub, RingLimits};
+use super::mail::Mail;
+use super::message::{SessionSnapshot, SessionStatus};
+use super::spec::Setting;
+use crate::supervision::{Address, Exit, StartError, StartFailure, Supervisor};
+
+pub(crate) struct Shared {
+    pub(crate) key: Arc<SessionKey>,
+    pub(crate) setting: Setting,
+    pub(crate) hub: Arc<Hub>,
+    /// The dynamic supervisor that the session is started under.
+    parent: Supervisor,
+    /// Held by every handle: whether anybody is attached.
+    pub(crate) attached: Arc<()>,
+    address: Mutex<Option<Address<Mail>>>,
+    /// One caller at a time has it started.
+    revival: tokio::sync::Mutex<()>,
+    /// Changed when an incarnation comes and when the last is gone.
+    up: watch::Sender<u64>,
+    health: Mutex<Health>,
+    pub(crate) redactor: Mutex<Arc<Redactor>>,
+    pub(crate) snapshot: Mutex<SessionSnapshot>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Health {
+    /// How many incarnations came since the last one that did something well.
+    failures: u32,
+    last: String,
+}
+
+impl Shared {
+    pub(crate) fn new(key: SessionKey, setting: Setting, parent: Supervisor) -> Arc<Self> {
+        let (entries, bytes) = setting.options.ring;
+        Arc::new(Self {
+            key: Arc::new(key),
+            hub: Arc::new(Hub::new(RingLimits { entries, bytes })),
+            setting,
+            parent,
+            attached: Arc::new(()),
+            address: Mutex::new(None),
+            revival: tokio::sync::Mutex::new(()),
+            up: watch::Sender::new(0),
+            health: Mutex::default(),
+            redactor: Mutex::default(),
+            snapshot: Mutex::new(SessionSnapshot::nothing()),
+        })
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        Arc::strong_count(&self.attached) > 1
+    }
+
+    pub(crate) fn address(&self) -> Option<Address<Mail>> {
+        lock(&self.address).clone()
+    }
+
+    fn running(&self) -> Option<Address<Mail>> {
+        self.address().filter(Address::is_running)
+    }
+
+    pub(crate) fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&lock(&self.redactor))
+    }
+
+    /// An incarnation begins. It has failed until it has done something well.
+    pub(crate) fn began(&self) {
+        lock(&self.health).failures += 1;
+        self.up.send_modify(|up| *up = up.wrapping_add(1));
+    }
+
+    /// It has done something well.
+    pub(crate) fn did_well(&self) {
+        *lock(&self.health) = Health::default();
+    }
+
+    /// What went wrong was not the session's fault.
+    pub(crate) fn excuse(&self) {
+        let mut health = lock(&self.health);
+        health.failures = health.failures.saturating_sub(1);
+    }
+
+    pub(crate) fn note_failure(&self, why: String) {
+        lock(&self.health).last = why;
+    }
+
+    /// Nothing of the session's tree is left. Whoever follows a turn is told when that was not in order.
+    pub(crate) fn is_down(&self) {
+        let Health { failures, last } = lock(&self.health).clone();
+        if failures > 0 {
+            self.hub.give_up(if last.is_empty() { "its actor ended".to_owned() } else { last });
+        }
+        self.up.send_modify(|up| *up = up.wrapping_add(1));
+    }
+
+    fn check_quarantine(&self) -> Result<(), SessionError> {
+        let Health { failures, last } = lock(&self.health).clone();
+        if failures < self.setting.options.quarantine_after {
+            return Ok(());
+        }
+        let last = if last.is_empty() { "its actor ended without a word".to_owned() } else { last };
+        Err(SessionError::Quarantined { failures, last })
+    }
+
+    /// Whoever runs, started where nobody does.
+    pub(crate) async fn revive(self: &Arc<Self>, deadline: Deadline) -> Result<Address<Mail>, SessionError> {
+        if let Some(address) = self.running() {
+            return Ok(address);
+        }
+        tokio::select! {
+            biased;
+            revived = self.start(deadline) => revived,
+            () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed),
+        }
+    }
+
+    async fn start(self: &Arc<Self>, deadline: Deadline) -> Result<Address<Mail>, SessionError> {
+        let _one = self.revival.lock().await;
+        loop {
+            let mut up = self.up.subscribe();
+            if let Some(address) = self.running() {
+                return Ok(address);
+            }
+            self.check_quarantine()?;
+            let (spec, address) =
+                session_spec(self).map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
+            match self.parent.start_child(spec, deadline).await {
+                Ok(_) => {
+                    *lock(&self.address) = Some(address.clone());
+                    return Ok(address);
+                }
+                // It is between two incarnations.
+                Err(StartError::AlreadyStarted(_)) => {
+                    // The sender is in here.
+                    let _ = up.changed().await;
+                }
+                Err(StartError::Failed(exit)) => return Err(self.of_exit(&exit)),
+                Err(error) => return Err(SessionError::of_start(&error)),
+            }
+        }
+    }
+
+    fn of_exit(&self, exit: &Exit) -> SessionError {
+        match exit {
+            Exit::StartFailed(StartFailure::Child(_, inner)) => self.of_exit(inner),
+            Exit::StartFailed(StartFailure::Failed(cause)) => match cause.error().downcast_ref() {
+                Some(error) => SessionError::clone(error),
+                None => SessionError::NotStarted { reason: cause.to_string() },
+            },
+            Exit::Shutdown => SessionError::ShuttingDown,
+            other => {
+                self.note_failure(other.to_string());
+                SessionError::NotStarted { reason: other.to_string() }
+            }
+        }
+    }
+
+    /// What is told of a state that is at hand.
+    pub(crate) fn observe(&self, state: &State, events: u64, is_driven: Driven) {
+        let status = match (state.turn(), is_driven) {
+            (None, _) => SessionStatus::Idle,
+            (Some(turn), _) if next(state) == Step::AwaitApproval => {
+                SessionStatus::AwaitingApproval(turn.id())
+            }
+            (Some(turn), Driven::Yes) => SessionStatus::Running(turn.id()),
+            (Some(turn), Driven::No) => SessionStatus::Interrupted(turn.id()),
+        };
+        *lock(&self.snapshot) = SessionSnapshot {
+            events,
+            status,
+            approvals: state.approvals(),
+            queue: state.queue().map(|queued| queued.id).collect(),
+            last_turn: state.last_turn().cloned(),
+            usage: *state.usage(),
+            last_text: state.last_text(),
+        };
+    }
+}
+
+/// Whether a turn is being driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Driven {
+    Yes,
+    No,
+}
+
+impl SessionSnapshot {
+    pub(crate) const fn nothing() -> Self {
+        Self {
+            events: 0,
+            status: SessionStatus::Idle,
+            approvals: Vec::new(),
+            queue: Vec::new(),
+            last_turn: None,
+            usage: conjure_conversation::Usage {
+                input_tokens: 0,
+                output_tokens: 0,
+                cache_creation_input_tokens: 0,
+                cache_read_input_tokens: 0,
+                cost_micros: 0,
+            },
+            last_text: String::new(),
+        }
+    }
+}
+
+/// The conversation tells here what it recorded.
+impl Observer for Shared {
+    fn recorded(&self, seq: u64, event: &Event) {
+        {
+            let mut snapshot = lock(&self.snapshot);
+            snapshot.events = seq.saturating_add(1);
+            match &event.kind {
+                EventKind::Queued { id, .. } => snapshot.queue.push(*id),
+                EventKind::Unqueued { id } => snapshot.queue.retain(|queued| queued != id),
+                EventKind::TurnStarted { turn, queued, .. } => {
+                    snapshot.queue.retain(|waiting| Some(*waiting) != *queued);
+                    snapshot.status = SessionStatus::Running(*turn);
+                }
+                EventKind::TurnFinished { turn, stop, usage } => {
+                    let model_calls = snapshot.last_turn.as_ref().map_or(0, |last| last.model_calls);
+                    snapshot.last_turn =
+                        Some(FinishedTurn { turn: *turn, stop: stop.clone(), model_calls, usage: *usage });
+                    snapshot.status = SessionStatus::Idle;
+                    snapshot.approvals.clear();
+                }
+                _ => {}
+            }
+        }
+        self.hub.recorded(seq, event);
+    }
+
+    fn preview(&self, event: &ModelEvent) {
+        self.hub.preview(event);
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("key", &self.key).finish_non_exhaustive()
+    }
+}

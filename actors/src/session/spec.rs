@@ -1,0 +1,119 @@
+//! What a session is made of, and how it is treated.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::Redactor;
+use conjure_conversation::{CANCEL_GRACE, Composer, Model, Profile, ToolRunner};
+use conjure_journal::{Owner, SessionKey};
+use conjure_sandbox::Executor;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::journal::JournalAccess;
+use crate::supervision::Failure;
+
+/// What a session's owner works with. Made anew for each incarnation.
+#[derive(Clone)]
+pub struct SessionParts {
+    /// Who answers.
+    pub model: Arc<dyn Model>,
+    /// Who says what the model is told beside the messages.
+    pub composer: Arc<dyn Composer>,
+    /// Who runs the tools, and asks whether they may run.
+    pub tools: Arc<dyn ToolRunner>,
+    /// What must not leave.
+    pub redactor: Redactor,
+    /// Where the tools' files lie, where they lie somewhere.
+    pub executor: Option<Arc<dyn Executor>>,
+}
+
+impl fmt::Debug for SessionParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionParts").field("executor", &self.executor).finish_non_exhaustive()
+    }
+}
+
+/// Makes the parts of sessions from what is recorded of them. The host gives it.
+pub trait Outfit: Send + Sync + 'static {
+    /// The parts of this session. Called at each start of its actor, on the actor's own task, within its time to start.
+    ///
+    /// # Errors
+    /// Whatever is missing; the session does not start then, and is tried again with the next message.
+    fn outfit<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        profile: &'a Profile,
+    ) -> BoxFuture<'a, Result<SessionParts, Failure>>;
+}
+
+/// When a turn that was under way is driven on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Resume {
+    /// Once somebody holds a handle of the session.
+    #[default]
+    WhenAttached,
+    /// As soon as the session's actor starts.
+    AtStart,
+}
+
+/// How sessions are treated.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// Under whose name leases are taken: this process, in its present incarnation.
+    pub owner: Owner,
+    /// For how long a lease is taken. After a crash of the process, so long others wait.
+    pub lease: Duration,
+    /// When an idle session is put away.
+    pub idle_after: Duration,
+    /// How long a call of a handle waits, unless the handle says otherwise.
+    pub deadline: Duration,
+    /// How long the tools of a turn that is interrupted may take to end what they started.
+    pub grace: Duration,
+    /// When a turn that was under way is driven on.
+    pub resume: Resume,
+    /// How many messages may wait for a session.
+    pub queue: usize,
+    /// How often in a row a session may fail before it is left alone.
+    pub quarantine_after: u32,
+    /// How many events and previews are kept in memory for those who listen, and how many bytes of them.
+    pub ring: (usize, usize),
+}
+
+impl SessionOptions {
+    /// Leases of a minute, 15 minutes until a session is put away, 30 seconds for a call.
+    #[must_use]
+    pub const fn new(owner: Owner) -> Self {
+        Self {
+            owner,
+            lease: Duration::from_secs(60),
+            idle_after: Duration::from_secs(15 * 60),
+            deadline: Duration::from_secs(30),
+            grace: CANCEL_GRACE,
+            resume: Resume::WhenAttached,
+            queue: 256,
+            quarantine_after: 4,
+            ring: (256, 1 << 20),
+        }
+    }
+}
+
+/// What all sessions of a runtime have in common.
+#[derive(Clone)]
+pub struct Setting {
+    /// Where they are recorded.
+    pub journal: JournalAccess,
+    /// Who makes their parts.
+    pub outfit: Arc<dyn Outfit>,
+    /// How they are treated.
+    pub options: Arc<SessionOptions>,
+    /// Cancelled when no turn is to begin any more.
+    pub draining: CancellationToken,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setting").field("options", &self.options).finish_non_exhaustive()
+    }
+}

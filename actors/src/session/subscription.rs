@@ -1,0 +1,336 @@
+//! Listening to a session: from any event on, at one's own pace.
+//!
+//! A subscription is pulled. It holds the sequence number that it wants next, reads the session's ring, and where it fell
+//! behind that, pages from the journal until it has caught up: it costs bounded memory, and misses nothing that is
+//! recorded. Previews may be missed, which a mark says. Everything is redacted here, where it leaves.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_base::{Redactor, TurnId};
+use conjure_conversation::{Event, EventKind, ModelEvent, QueueId, SessionEvent, TurnStop, session_events};
+use conjure_journal::{PageLimit, SessionKey};
+
+use super::error::SessionError;
+use super::hub::{Entry, Found, Hub};
+use super::ledger::JournalLedger;
+use super::redaction::{Pieces, redact_event};
+use crate::journal::JournalAccess;
+
+/// How much is read from the journal at once.
+const PAGE: PageLimit = PageLimit { events: 64, bytes: 1 << 20 };
+
+/// What a subscription tells.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Update {
+    /// Something that is recorded. A reader that has seen all of a `seq` can go on after it with
+    /// `Session::subscribe(seq + 1)`.
+    Recorded(SessionEvent),
+    /// What the model is saying. Only the recorded answer counts; texts are redacted and may come late for that.
+    Preview(ModelEvent),
+    /// Previews were missed: this reader was slower than the session.
+    Lagged,
+}
+
+/// A recorded event, and what of it a turn is followed by.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    Event { event: Arc<Event>, updates: VecDeque<SessionEvent> },
+    Preview(ModelEvent),
+    Lagged,
+}
+
+/// Listens to a session. Dropping it changes nothing for the session.
+pub struct Subscription {
+    hub: Arc<Hub>,
+    journal: JournalAccess,
+    key: Arc<SessionKey>,
+    redactor: Arc<Redactor>,
+    /// Where it is in the ring, and which event it wants next.
+    place: u64,
+    next: u64,
+    /// Of the journal, when it is behind.
+    page: VecDeque<Event>,
+    pieces: HashMap<usize, Pieces>,
+    ready: VecDeque<SessionEvent>,
+}
+
+impl Subscription {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        journal: JournalAccess,
+        key: Arc<SessionKey>,
+        redactor: Arc<Redactor>,
+        from_seq: u64,
+    ) -> Self {
+        let place = hub.end();
+        let next = from_seq;
+        Self {
+            hub,
+            journal,
+            key,
+            redactor,
+            // What is in the ring already is passed by number, previews of the past are not told.
+            place: if from_seq < u64::MAX { 0 } else { place },
+            next,
+            page: VecDeque::new(),
+            pieces: HashMap::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// The sequence number of the next event that it tells.
+    #[must_use]
+    pub const fn next_seq(&self) -> u64 {
+        self.next
+    }
+
+    /// The next update; waits until there is one. A future that is dropped loses nothing. `None` after an error.
+    ///
+    /// # Errors
+    /// When the journal cannot be read where it must be, or the session was given up.
+    pub async fn next(&mut self) -> Result<Update, SessionError> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Update::Recorded(event));
+            }
+            match self.next_item().await? {
+                Item::Event { updates, .. } => self.ready = updates,
+                Item::Preview(preview) => return Ok(Update::Preview(preview)),
+                Item::Lagged => return Ok(Update::Lagged),
+            }
+        }
+    }
+
+    /// The next recorded event or preview.
+    pub(crate) async fn next_item(&mut self) -> Result<Item, SessionError> {
+        let mut news = self.hub.news();
+        loop {
+            if let Some(event) = self.page.pop_front() {
+                return Ok(self.tell(self.next, Arc::new(event)));
+            }
+            news.borrow_and_update();
+            match self.hub.read(self.place, self.next) {
+                Found::Entry(Entry::Recorded(seq, event), place) => {
+                    self.place = place;
+                    return Ok(self.tell(seq, event));
+                }
+                Found::Entry(Entry::Preview(preview), place) => {
+                    self.place = place;
+                    if let Some(preview) = self.preview(&preview) {
+                        return Ok(Item::Preview(preview));
+                    }
+                }
+                Found::InJournal { until } => {
+                    let limit = PageLimit {
+                        events: u32::try_from(until - self.next).unwrap_or(u32::MAX).min(PAGE.events),
+                        ..PAGE
+                    };
+                    let (events, _) = JournalLedger::page(&self.journal, &self.key, self.next, limit).await?;
+                    if events.is_empty() {
+                        let reason = format!("the event {} is not there", self.next);
+                        return Err(SessionError::Journal { reason });
+                    }
+                    self.page = events.into();
+                    // Whatever was said meanwhile is over.
+                    self.pieces.clear();
+                    return Ok(Item::Lagged);
+                }
+                Found::Over(reason) => return Err(SessionError::NotStarted { reason }),
+                Found::Nothing => {
+                    // The hub outlives this: it is held here.
+                    let _ = news.changed().await;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, seq: u64, event: Arc<Event>) -> Item {
+        self.next = seq.saturating_add(1);
+        if matches!(event.kind, EventKind::ModelCallStarted { .. }) {
+            self.pieces.clear();
+        }
+        let redacted = redact_event(&self.redactor, &event);
+        let updates = redacted.map(|event| session_events(self.key.session, seq, &event)).unwrap_or_default();
+        Item::Event { event, updates: updates.into() }
+    }
+
+    fn preview(&mut self, preview: &ModelEvent) -> Option<ModelEvent> {
+        let (index, text) = match preview {
+            ModelEvent::TextDelta { index, text } | ModelEvent::ThinkingDelta { index, text } => {
+                (*index, text)
+            }
+            ModelEvent::ToolInputDelta { index, partial_json } => (*index, partial_json),
+            ModelEvent::Started => {
+                self.pieces.clear();
+                return Some(preview.clone());
+            }
+            ModelEvent::Finished(_) => return None,
+            other => return Some(other.clone()),
+        };
+        let text = self.pieces.entry(index).or_default().push(&self.redactor, text)?;
+        Some(match preview {
+            ModelEvent::ThinkingDelta { .. } => ModelEvent::ThinkingDelta { index, text },
+            ModelEvent::ToolInputDelta { .. } => ModelEvent::ToolInputDelta { index, partial_json: text },
+            _ => ModelEvent::TextDelta { index, text },
+        })
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+/// What a turn tells.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TurnEvent {
+    /// As of a subscription; from the turn's start on.
+    Update(Update),
+    /// It is over. The last of its events.
+    Ended {
+        /// Which turn it was.
+        turn: TurnId,
+        /// Why it ended.
+        stop: TurnStop,
+    },
+    /// It was taken back before it began. The last of its events.
+    TakenBack,
+}
+
+/// A turn that was sent, followed to its end. Dropping it does not end the turn.
+#[derive(Debug)]
+pub struct Turn {
+    subscription: Subscription,
+    accepted: Accepted,
+    phase: Phase,
+    ready: VecDeque<TurnEvent>,
+}
+
+/// How a message was taken up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// Its turn runs.
+    Started {
+        /// Which.
+        turn: TurnId,
+        /// Where its start is recorded.
+        seq: u64,
+    },
+    /// It waits for its turn.
+    Queued {
+        /// Its place in the queue.
+        id: QueueId,
+        /// Where that is recorded.
+        seq: u64,
+    },
+}
+
+impl Accepted {
+    /// Where it is recorded.
+    #[must_use]
+    pub const fn seq(self) -> u64 {
+        match self {
+            Self::Started { seq, .. } | Self::Queued { seq, .. } => seq,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Waiting(QueueId),
+    Running(TurnId),
+    Over,
+}
+
+impl Turn {
+    pub(crate) fn new(subscription: Subscription, accepted: Accepted) -> Self {
+        let phase = match accepted {
+            Accepted::Started { turn, .. } => Phase::Running(turn),
+            Accepted::Queued { id, .. } => Phase::Waiting(id),
+        };
+        Self { subscription, accepted, phase, ready: VecDeque::new() }
+    }
+
+    /// How the message was taken up.
+    #[must_use]
+    pub const fn accepted(&self) -> Accepted {
+        self.accepted
+    }
+
+    /// The next event of the turn; none after its end. A future that is dropped loses nothing.
+    ///
+    /// # Errors
+    /// When the journal cannot be read where it must be, or the session was given up; the turn may then go on later.
+    pub async fn next(&mut self) -> Option<Result<TurnEvent, SessionError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.phase == Phase::Over {
+                return None;
+            }
+            match self.subscription.next_item().await {
+                Err(error) => {
+                    self.phase = Phase::Over;
+                    return Some(Err(error));
+                }
+                Ok(item) => self.take_in(item),
+            }
+        }
+    }
+
+    /// Why the turn ended, once it has.
+    ///
+    /// # Errors
+    /// As [`Turn::next`]; [`SessionError::NotRunning`] when it was taken back.
+    pub async fn end(mut self) -> Result<TurnStop, SessionError> {
+        while let Some(event) = self.next().await {
+            match event? {
+                TurnEvent::Ended { stop, .. } => return Ok(stop),
+                TurnEvent::TakenBack => break,
+                TurnEvent::Update(_) => {}
+            }
+        }
+        Err(SessionError::NotRunning)
+    }
+
+    fn take_in(&mut self, item: Item) {
+        let (event, updates) = match item {
+            Item::Event { event, updates } => (event, updates),
+            Item::Preview(preview) => {
+                if let Phase::Running(_) = self.phase {
+                    self.ready.push_back(TurnEvent::Update(Update::Preview(preview)));
+                }
+                return;
+            }
+            Item::Lagged => {
+                return self.ready.push_back(TurnEvent::Update(Update::Lagged));
+            }
+        };
+        if let (Phase::Waiting(id), EventKind::TurnStarted { turn, queued, .. }) = (self.phase, &event.kind)
+            && *queued == Some(id)
+        {
+            self.phase = Phase::Running(*turn);
+        }
+        if let Phase::Running(_) = self.phase {
+            self.ready.extend(updates.into_iter().map(Update::Recorded).map(TurnEvent::Update));
+        }
+        match (&event.kind, self.phase) {
+            (EventKind::TurnFinished { turn, stop, .. }, Phase::Running(running)) if *turn == running => {
+                self.phase = Phase::Over;
+                let (turn, stop) = (*turn, stop.clone());
+                self.ready.push_back(TurnEvent::Ended { turn, stop });
+            }
+            (EventKind::Unqueued { id }, Phase::Waiting(waiting)) if *id == waiting => {
+                self.phase = Phase::Over;
+                self.ready.push_back(TurnEvent::TakenBack);
+            }
+            _ => {}
+        }
+    }
+}

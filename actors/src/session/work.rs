@@ -1,0 +1,194 @@
+//! An errand: the task that owns the conversation while something is done with it.
+//!
+//! It is given the conversation by move, carries out one order, drives the turn that is then due, takes in what comes
+//! meanwhile, and gives the conversation back. A crash of it loses the conversation's copy and nothing else: its actor
+//! fails, and the next incarnation loads what is recorded.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{CallId, Deadline};
+use conjure_conversation::{
+    Block, CommandKind, Conversation, Decision, DriveError, InterruptCause, LedgerError, Limits, Post,
+    QueueId, Rejection, Rim, Step, SubmitError, TurnOptions, next, run_turn,
+};
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::error::SessionError;
+use super::message::Answer;
+use super::shared::{Driven, Shared};
+use super::spec::SessionParts;
+use super::subscription::Accepted;
+
+/// What an errand is sent for.
+pub(crate) enum Order {
+    Start {
+        input: Vec<Block>,
+        limits: Limits,
+        reply: Answer<Accepted>,
+    },
+    StartQueued {
+        limits: Limits,
+    },
+    Queue {
+        input: Vec<Block>,
+        reply: Answer<Accepted>,
+    },
+    Steer {
+        input: Vec<Block>,
+        reply: Answer<u64>,
+    },
+    TakeBack {
+        id: QueueId,
+        reply: Answer<()>,
+    },
+    Decide {
+        call: CallId,
+        decision: Decision,
+        reply: Answer<()>,
+    },
+    Interrupt {
+        reply: Answer<()>,
+    },
+    /// Nothing but to drive on.
+    Resume,
+}
+
+pub(crate) struct Errand {
+    pub(crate) order: Order,
+    pub(crate) conversation: Box<Conversation>,
+    pub(crate) inbox: mpsc::Receiver<Post>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) parts: Arc<SessionParts>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) grace: Duration,
+}
+
+/// What comes back of an errand.
+pub(crate) enum Outcome {
+    Done(Box<Conversation>),
+    /// The journal failed; the conversation loads itself anew before its next command.
+    Journal(Box<Conversation>, LedgerError),
+    /// The machine or the driver did what it must not. The conversation is gone.
+    Crashed(String),
+}
+
+impl Errand {
+    pub(crate) async fn run(mut self) -> Outcome {
+        let carried_out = AssertUnwindSafe(self.carry_out()).catch_unwind().await;
+        match carried_out {
+            Ok(Ok(())) => Outcome::Done(self.conversation),
+            Ok(Err(error)) => Outcome::Journal(self.conversation, error),
+            Err(_) => Outcome::Crashed("the work on the conversation panicked".to_owned()),
+        }
+    }
+
+    async fn carry_out(&mut self) -> Result<(), LedgerError> {
+        let order = std::mem::replace(&mut self.order, Order::Resume);
+        self.obey(order).await?;
+        let result = self.drive().await;
+        // What came too late for the turn is queued, or goes back to whoever sent it.
+        self.inbox.close();
+        while let Some(post) = self.inbox.recv().await {
+            post.submit(&mut self.conversation).await?;
+        }
+        result
+    }
+
+    /// Drives the turn on, where one runs that waits for nobody.
+    async fn drive(&mut self) -> Result<(), LedgerError> {
+        let state = self.conversation.state();
+        if matches!(next(state), Step::Idle | Step::AwaitApproval) {
+            return Ok(());
+        }
+        self.shared.observe(state, self.conversation.seq(), Driven::Yes);
+        let inbox = &mut self.inbox;
+        let options = TurnOptions {
+            cancel: self.cancel.clone(),
+            deadline: Deadline::NEVER,
+            grace: self.grace,
+            inbox: stream::poll_fn(|cx| inbox.poll_recv(cx)).boxed(),
+        };
+        let rim =
+            Rim { model: &*self.parts.model, composer: &*self.parts.composer, tools: &*self.parts.tools };
+        match run_turn(&mut self.conversation, rim, options).await {
+            Ok(_) | Err(DriveError::NoTurn) => Ok(()),
+            Err(DriveError::Ledger(error)) => Err(error),
+            Err(other) => Err(LedgerError::Failed { reason: other.to_string() }),
+        }
+    }
+
+    async fn obey(&mut self, order: Order) -> Result<(), LedgerError> {
+        match order {
+            Order::Resume => self.submit(CommandKind::Recover).await.map(drop),
+            Order::StartQueued { limits } => self.submit(CommandKind::StartQueued { limits }).await.map(drop),
+            Order::Start { input, limits, reply } => {
+                let submitted = self.submit(CommandKind::StartTurn { input, limits }).await;
+                let turn = self.conversation.state().turn().map(|turn| turn.id());
+                let accepted = turn.map(|turn| Accepted::Started { turn, seq: self.last_seq() });
+                self.answer(reply, submitted, accepted.ok_or(SessionError::Lost))
+            }
+            Order::Queue { input, reply } => {
+                let submitted = self.submit(CommandKind::Queue { input }).await;
+                let id = self.conversation.state().queue().last().map(|queued| queued.id);
+                let accepted = id.map(|id| Accepted::Queued { id, seq: self.last_seq() });
+                self.answer(reply, submitted, accepted.ok_or(SessionError::Lost))
+            }
+            Order::Steer { input, reply } => {
+                let submitted = self.submit(CommandKind::Steer { input }).await;
+                self.answer(reply, submitted, Ok(self.last_seq()))
+            }
+            Order::TakeBack { id, reply } => {
+                let submitted = self.submit(CommandKind::Unqueue { id }).await;
+                self.answer(reply, submitted, Ok(()))
+            }
+            Order::Decide { call, decision, reply } => {
+                let submitted = self.submit(CommandKind::Decide { call, decision }).await;
+                self.answer(reply, submitted, Ok(()))
+            }
+            Order::Interrupt { reply } => {
+                let cause = InterruptCause::Cancelled;
+                let submitted = match self.submit(CommandKind::Interrupt { cause }).await {
+                    // It was over by then.
+                    Ok(Err(Rejection::NoTurn)) => Ok(Ok(())),
+                    other => other,
+                };
+                self.answer(reply, submitted, Ok(()))
+            }
+        }
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.conversation.seq().saturating_sub(1)
+    }
+
+    /// A command, refused or carried out; only the ledger's failure ends the errand.
+    async fn submit(&mut self, kind: CommandKind) -> Result<Result<(), Rejection>, LedgerError> {
+        match self.conversation.submit(kind).await {
+            Ok(()) => Ok(Ok(())),
+            Err(SubmitError::Rejected(rejection)) => Ok(Err(rejection)),
+            Err(SubmitError::Ledger(error)) => Err(error),
+            Err(other) => Err(LedgerError::Failed { reason: other.to_string() }),
+        }
+    }
+
+    fn answer<T: Send + 'static>(
+        &self,
+        reply: Answer<T>,
+        submitted: Result<Result<(), Rejection>, LedgerError>,
+        value: Result<T, SessionError>,
+    ) -> Result<(), LedgerError> {
+        match submitted {
+            Ok(Ok(())) => reply.send(value),
+            Ok(Err(rejection)) => reply.send(Err(rejection.into())),
+            Err(error) => {
+                reply.send(Err(error.clone().into()));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

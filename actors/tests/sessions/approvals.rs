@@ -1,0 +1,76 @@
+//! Waiting for a person: over being put away, and over a restart of the process.
+
+use conjure_actors::session::{SessionError, SessionStatus};
+use conjure_base::TurnId;
+use conjure_conversation::{Decision, Rejection, TurnStop};
+
+use crate::support::{Disk, SECOND};
+use crate::world::{Host, Stage, answered, follow, key, options};
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_person_holds_no_actor_and_the_decision_revives_the_session() {
+    let mut idle = options("first");
+    idle.idle_after = SECOND * 60;
+    let host = Host::over(crate::support::memory(), Stage::default(), idle).await;
+    let session = host.open().await;
+    let mut turn = session.send("call ask note ask").await.unwrap();
+    while host.trees() > 0 {
+        tokio::time::sleep(SECOND * 10).await;
+    }
+    assert!(host.stage.started.lock().unwrap().is_empty(), "nothing of the answer has run");
+    let snapshot = session.snapshot().await.unwrap();
+    assert_eq!(snapshot.status, SessionStatus::AwaitingApproval(TurnId::FIRST));
+    assert_eq!(snapshot.approvals.len(), 2);
+    let calls: Vec<_> = snapshot.approvals.into_iter().map(|approval| approval.call.id).collect();
+    session.decide(calls[0].clone(), Decision::Allow).await.unwrap();
+    while host.trees() > 0 {
+        tokio::time::sleep(SECOND * 10).await;
+    }
+    let deny = Decision::Deny { reason: "not this one".to_owned() };
+    session.decide(calls[1].clone(), deny.clone()).await.unwrap();
+    let (lines, stop) = follow(&mut turn).await;
+    assert_eq!(stop, answered());
+    assert!(lines.join("\n").contains("denied: not this one"));
+    assert_eq!(host.stage.started.lock().unwrap().len(), 2);
+    let late = session.decide(calls[1].clone(), deny).await;
+    assert!(matches!(late, Err(SessionError::Rejected(Rejection::NoOpenCall { .. }))), "{late:?}");
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_wait_for_a_person_survives_the_process() {
+    let disk = Disk::new();
+    let stage = Stage::default();
+    let host = Host::over(disk.sqlite(), stage.clone(), options("first")).await;
+    let session = host.open().await;
+    let key = key(&session);
+    session.send("call ask").await.unwrap();
+    let call = loop {
+        match session.snapshot().await.unwrap().approvals.first() {
+            Some(approval) => break approval.call.id.clone(),
+            None => tokio::task::yield_now().await,
+        }
+    };
+    host.shutdown().await;
+
+    let host = Host::over(disk.sqlite(), stage.clone(), options("second")).await;
+    let session = host.session(&key);
+    session.decide(call, Decision::Allow).await.unwrap();
+    let mut listening = session.subscribe(0).await.unwrap();
+    let mut lines = String::new();
+    while !lines.contains("end_turn") {
+        if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
+            lines.push_str(&event.to_line());
+        }
+    }
+    assert!(lines.contains("ask done"), "{lines}");
+
+    // What waits can be interrupted, too.
+    let turn = session.send("call ask").await.unwrap();
+    while session.snapshot().await.unwrap().approvals.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    session.interrupt().await.unwrap();
+    assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
+    host.shutdown().await;
+}

@@ -1,0 +1,240 @@
+//! What fails: killed actors, lost journals, takeovers, outfits that are missing (A1, A9, A13).
+
+use std::sync::Arc;
+
+use conjure_actors::session::{SessionError, SessionStatus};
+use conjure_conversation::{EventKind, ToolOutcome};
+use conjure_journal::{Journal, MemoryJournal};
+
+use crate::support::{Disk, Faulty, memory, of};
+use crate::world::{Host, Stage, answered, follow, key, options};
+
+/// How the tools of a session ended, by name.
+async fn outcomes(host: &Host, session: &conjure_actors::session::Session) -> Vec<(String, ToolOutcome)> {
+    let name = |id: &str| id.split('-').next().unwrap_or_default().to_owned();
+    let of = |kind: EventKind| match kind {
+        EventKind::ToolFinished { result, outcome } => Some((name(result.tool_use_id.as_str()), outcome)),
+        _ => None,
+    };
+    host.events(session).await.into_iter().filter_map(of).collect()
+}
+
+/// A13: killed in the middle of its tools, in memory and on disk.
+#[tokio::test]
+async fn a_killed_session_goes_on_with_outcome_unknown_and_repeats_no_effect() {
+    let disk = Disk::new();
+    for open in [memory(), disk.sqlite()] {
+        let host = Host::over(open, Stage::default(), options("first")).await;
+        let session = host.open().await;
+        let mut turn = session.send("call door note").await.unwrap();
+        host.stage.reached(1).await;
+        let mut queued = session.send("and then this").await.unwrap();
+        while host.stage.started.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        session.kill();
+        host.stage.open();
+        assert_eq!(follow(&mut turn).await.1, answered());
+        assert_eq!(follow(&mut queued).await.1, answered());
+        let outcomes = outcomes(&host, &session).await;
+        assert!(outcomes.contains(&("door".to_owned(), ToolOutcome::Unknown)), "{outcomes:?}");
+        assert_eq!(outcomes.len(), 2, "one result for each call: {outcomes:?}");
+        host.shutdown().await;
+    }
+}
+
+/// Killed while the model speaks: it is asked again, and what it would have said late is dropped.
+#[tokio::test]
+async fn a_session_killed_while_the_model_speaks_asks_again() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let mut turn = session.send("door").await.unwrap();
+    for number in 1..=3 {
+        host.stage.reached(number).await;
+        session.kill();
+        session.attach().await.unwrap();
+    }
+    host.stage.reached(4).await;
+    host.stage.open();
+    assert_eq!(follow(&mut turn).await.1, answered());
+    let is_answer = |kind: &&EventKind| matches!(kind, EventKind::ModelAnswered { .. });
+    assert_eq!(host.events(&session).await.iter().filter(is_answer).count(), 1);
+    host.shutdown().await;
+}
+
+/// The process is gone in the middle of a turn; the next one finds it, and drives it on once somebody attaches.
+#[tokio::test]
+async fn another_process_goes_on_with_what_was_under_way() {
+    let disk = Disk::new();
+    let stage = Stage::default();
+    let first = Host::over(disk.sqlite(), stage.clone(), options("host")).await;
+    let session = first.open().await;
+    let key = key(&session);
+    session.send("call door").await.unwrap();
+    stage.reached(1).await;
+    // No time to stop in order.
+    let _ = first.root.shutdown(crate::support::now()).await;
+    drop((first, session));
+
+    let second = Host::over(disk.sqlite(), stage.clone(), options("host")).await;
+    let session = second.session(&key);
+    let mut listening = session.subscribe(0).await.unwrap();
+    stage.open();
+    let mut lines = String::new();
+    while !lines.contains("end_turn") {
+        if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
+            lines.push_str(&event.to_line());
+        }
+    }
+    assert_eq!(lines.matches("agent.tool_result").count(), 1, "{lines}");
+    assert_eq!(session.snapshot().await.unwrap().status, SessionStatus::Idle);
+    second.shutdown().await;
+}
+
+/// Who had the session writes nothing more once another has it.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_stops_the_old_owner() {
+    let journal = MemoryJournal::new();
+    let old = Host::over(of(journal.clone()), Stage::default(), options("old")).await;
+    let session = old.open().await;
+    let mut turn = session.send("door").await.unwrap();
+    old.stage.reached(1).await;
+    // While the lease holds, nobody else has it.
+    let new = Host::over(of(journal.clone()), Stage::default(), options("new")).await;
+    let same = new.session(&key(&session));
+    let held = same.send("mine").await.unwrap_err();
+    assert!(matches!(&held, SessionError::TakenOver { reason } if reason.contains("`old`")), "{held}");
+
+    let info = journal.session(&key(&session)).await.unwrap();
+    journal.release(&key(&session), info.epoch).await.unwrap();
+    let mine = same.send("mine").await.unwrap();
+    new.stage.reached(1).await;
+    old.stage.open();
+    let told = loop {
+        match turn.next().await.unwrap() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(told.to_string().contains("taken over"), "{told}");
+    new.stage.open();
+    assert_eq!(mine.end().await, Ok(answered()));
+    let late = session.send("still me?").await.unwrap_err();
+    assert!(matches!(late, SessionError::TakenOver { .. }), "{late}");
+    new.shutdown().await;
+    old.shutdown().await;
+}
+
+/// A lost writer: the journal is opened anew, and the turn goes on over it.
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_is_lost_under_a_turn_is_a_value_and_the_turn_goes_on() {
+    let inner = MemoryJournal::new();
+    let faulty = Faulty::new(inner);
+    let opened = faulty.clone();
+    let open: Arc<conjure_actors::journal::OpenJournal> = Arc::new(move || {
+        opened.mend();
+        let journal: Arc<dyn Journal> = Arc::new(opened.clone());
+        Box::pin(async move { Ok(journal) })
+    });
+    let host = Host::over(open, Stage::default(), options("first")).await;
+    let session = host.open().await;
+    for appends in 0..9 {
+        faulty.lose_after(appends);
+        // What was acknowledged has its turn; what was not says so.
+        match session.send("call note read").await {
+            Ok(turn) => assert_eq!(turn.end().await, Ok(answered()), "{appends}"),
+            Err(error) => assert!(matches!(error, SessionError::Journal { .. }), "{appends}: {error}"),
+        }
+    }
+    faulty.mend();
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
+    let tree = host.root.tree();
+    let restarts = tree.find(&["journal"]).unwrap().actor.restarts;
+    assert_eq!(restarts, faulty.losses(), "each loss is mended once");
+    assert!(restarts >= 6, "{restarts} losses; the test lost its grip");
+    let actor = tree.find(&["sessions", &session.id().to_string(), "actor"]).unwrap();
+    assert_eq!(actor.actor.restarts, 0, "a failure of the journal is a value");
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_cannot_start_says_why_and_is_left_alone_after_some_tries() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    host.stage.broken.lock().unwrap().0 = 4;
+    for _ in 0..4 {
+        let error = session.send("hello").await.unwrap_err();
+        assert!(
+            matches!(&error, SessionError::NotStarted { reason } if reason.contains("no model")),
+            "{error}"
+        );
+    }
+    let error = session.send("hello").await.unwrap_err();
+    let SessionError::Quarantined { failures: 4, last } = &error else { panic!("{error}") };
+    assert!(last.contains("there is no model"), "{last}");
+    session.lift_quarantine();
+    assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+/// An actor that is killed again and again: its tree gives up, whoever follows is told, others hear nothing of it.
+#[tokio::test(start_paused = true)]
+async fn a_crash_loop_ends_in_quarantine_and_disturbs_no_other_session() {
+    let host = Host::new().await;
+    let (session, other) = (host.open().await, host.open().await);
+    let calm = other.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    let mut turn = session.send("door").await.unwrap();
+    host.stage.reached(2).await;
+    host.stage.broken.lock().unwrap().1 = 100;
+    session.kill();
+    let told = loop {
+        match turn.next().await.unwrap() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(told, SessionError::NotStarted { .. }), "{told}");
+    let error = session.send("hello").await.unwrap_err();
+    assert!(matches!(error, SessionError::Quarantined { .. }), "{error}");
+    assert_eq!(host.trees(), 1);
+    host.stage.open();
+    assert_eq!(calm.end().await, Ok(answered()));
+    // Mended and lifted, the turn goes on where it was.
+    host.stage.broken.lock().unwrap().1 = 0;
+    session.lift_quarantine();
+    let mut listening = session.subscribe(0).await.unwrap();
+    let mut lines = String::new();
+    while !lines.contains("end_turn") {
+        if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
+            lines.push_str(&event.to_line());
+        }
+    }
+    host.shutdown().await;
+}
+
+/// A shutdown interrupts what runs and records its end, within its deadline.
+#[tokio::test]
+async fn a_shutdown_records_the_end_of_every_turn() {
+    let disk = Disk::new();
+    let host = Host::over(disk.sqlite(), Stage::default(), options("first")).await;
+    let mut keys = Vec::new();
+    for _ in 0..10 {
+        let session = host.open().await;
+        session.send("call slow").await.unwrap();
+        keys.push(key(&session));
+    }
+    while host.stage.started.lock().unwrap().len() < 10 {
+        tokio::task::yield_now().await;
+    }
+    let stage = host.stage.clone();
+    host.shutdown().await;
+    let host = Host::over(disk.sqlite(), stage, options("second")).await;
+    for key in keys {
+        let session = host.session(&key);
+        let snapshot = session.snapshot().await.unwrap();
+        assert_eq!(snapshot.status, SessionStatus::Idle);
+        assert_eq!(snapshot.last_turn.unwrap().stop, conjure_conversation::TurnStop::Interrupted);
+    }
+    host.root.shutdown(crate::support::soon()).await.unwrap();
+}

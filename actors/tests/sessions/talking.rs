@@ -1,0 +1,234 @@
+//! Sending, queueing, steering, interrupting, putting away (A2, A3, A18, A20).
+
+use std::time::Duration;
+
+use conjure_actors::session::{Accepted, SessionError, SessionStatus, TurnEvent, Update};
+use conjure_conversation::{EventKind, Limit, Limits, ModelEvent, Rejection, ToolOutcome, TurnStop};
+
+use crate::support::{Disk, SECOND};
+use crate::world::{Host, Stage, answered, follow, options, said};
+
+#[tokio::test]
+async fn a_message_is_a_turn_that_tells_what_happens_until_its_end() {
+    let disk = Disk::new();
+    for open in [None, Some(disk.sqlite())] {
+        let host = match open {
+            None => Host::new().await,
+            Some(open) => Host::over(open, Stage::default(), options("first")).await,
+        };
+        let session = host.open().await;
+        let mut turn = session.send("call note read").await.unwrap();
+        assert!(matches!(turn.accepted(), Accepted::Started { seq: 0, .. }), "{:?}", turn.accepted());
+        let (lines, stop) = follow(&mut turn).await;
+        assert_eq!(stop, answered());
+        let said = lines.join("\n");
+        for part in ["user.message", "agent.tool_use", "note done", "read done", "status_idle"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(turn.next().await.is_none());
+        let snapshot = session.snapshot().await.unwrap();
+        assert_eq!(snapshot.status, SessionStatus::Idle);
+        assert_eq!(snapshot.usage.input_tokens, 2);
+        assert_eq!(snapshot.events, host.events(&session).await.len() as u64);
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_while_a_turn_runs_has_its_turn_in_its_order() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let mut first = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    let mut second = session.send("second").await.unwrap();
+    let mut third = session.send("third").await.unwrap();
+    let fourth = session.send("fourth").await.unwrap();
+    let Accepted::Queued { id, .. } = fourth.accepted() else { panic!("{:?}", fourth.accepted()) };
+    assert_eq!(session.snapshot().await.unwrap().queue.len(), 3);
+    let (taken_back, ()) = tokio::join!(session.take_back(id), async { host.stage.open() });
+    for turn in [&mut first, &mut second, &mut third] {
+        assert_eq!(follow(turn).await.1, answered());
+    }
+    // It was taken back before its turn, or had it: one of the two, and both know.
+    match taken_back {
+        Ok(()) => assert_eq!(fourth.end().await, Err(SessionError::NotRunning)),
+        Err(error) => {
+            assert!(matches!(error, SessionError::Rejected(Rejection::NotQueued { .. })), "{error}");
+            assert_eq!(fourth.end().await, Ok(answered()));
+        }
+    }
+    let requests = host.stage.requests.lock().unwrap().clone();
+    let words = said(&requests[2].messages);
+    assert_eq!(words, ["door", "heard: door", "second", "heard: second", "third"]);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn steering_lands_after_the_results_in_its_order_and_only_while_a_turn_runs() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    assert_eq!(session.steer("nobody hears").await, Err(SessionError::NotRunning));
+    let mut turn = session.send("call door note").await.unwrap();
+    host.stage.reached(1).await;
+    let one = session.steer("be brief").await.unwrap();
+    let two = session.steer("and kind").await.unwrap();
+    assert!(one < two);
+    let empty = session.steer(" ").await;
+    assert_eq!(empty, Err(SessionError::Rejected(Rejection::EmptyInput)));
+    host.stage.open();
+    assert_eq!(follow(&mut turn).await.1, answered());
+    let requests = host.stage.requests.lock().unwrap().clone();
+    let last = requests[1].messages.last().unwrap();
+    let json: Vec<&str> = last.content.iter().map(|block| block.json()).collect();
+    assert_eq!(json.len(), 4);
+    assert!(json[0].contains("door done") && json[1].contains("note done"), "{json:?}");
+    assert!(json[2].contains("be brief") && json[3].contains("and kind"), "{json:?}");
+    assert_eq!(session.steer("too late").await, Err(SessionError::NotRunning));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_interruption_is_over_when_it_says_so_and_leaves_the_queue() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    session.interrupt().await.unwrap();
+    let mut turn = session.send("call slow").await.unwrap();
+    while host.stage.started.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut next = session.send("next").await.unwrap();
+    session.interrupt().await.unwrap();
+    let stopped =
+        |kind: &EventKind| matches!(kind, EventKind::TurnFinished { stop: TurnStop::Interrupted, .. });
+    assert!(host.events(&session).await.iter().any(stopped));
+    assert_eq!(follow(&mut turn).await.1, TurnStop::Interrupted);
+    assert_eq!(follow(&mut next).await.1, answered());
+    host.shutdown().await;
+}
+
+/// A20, A3: the limits are those of the turn, its time among them.
+#[tokio::test(start_paused = true)]
+async fn a_turn_ends_at_its_limits() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let limits = Limits { wall_clock: Some(SECOND * 5), ..Limits::default() };
+    let turn = session.send_within("door", Some(limits)).await.unwrap();
+    assert_eq!(turn.end().await, Ok(TurnStop::Limit(Limit::WallClock)));
+    let limits = Limits { model_calls: 1, ..Limits::default() };
+    let turn = host.open().await.send_within("call note", Some(limits)).await.unwrap();
+    assert_eq!(turn.end().await, Ok(TurnStop::Limit(Limit::ModelCalls)));
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_is_nothing_but_a_row_until_the_next_message() {
+    let mut idle = options("first");
+    idle.idle_after = SECOND * 60;
+    let host = Host::over(crate::support::memory(), Stage::default(), idle).await;
+    let session = host.open().await;
+    assert_eq!(session.send("one").await.unwrap().end().await, Ok(answered()));
+    assert_eq!(host.trees(), 1);
+    while host.trees() > 0 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    assert!(
+        host.access
+            .journal()
+            .await
+            .unwrap()
+            .session(&crate::world::key(&session))
+            .await
+            .unwrap()
+            .lease
+            .is_none()
+    );
+    assert_eq!(session.send("two").await.unwrap().end().await, Ok(answered()));
+    let requests = host.stage.requests.lock().unwrap().clone();
+    assert_eq!(said(&requests[1].messages), ["one", "heard: one", "two"]);
+
+    // A turn that runs is not idle, however long it takes.
+    let turn = session.send("door").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(host.trees(), 1);
+    host.stage.open();
+    assert_eq!(turn.end().await, Ok(answered()));
+    session.close().await.unwrap();
+    while host.trees() > 0 {
+        tokio::task::yield_now().await;
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_leaves_is_redacted_also_in_pieces() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let mut turn = session.send("secret").await.unwrap();
+    let mut previews = String::new();
+    while let Some(event) = turn.next().await {
+        if let TurnEvent::Update(Update::Preview(ModelEvent::TextDelta { text, .. })) = event.unwrap() {
+            previews.push_str(&text);
+        }
+    }
+    assert_eq!(previews, "it is [REDACTED:KEY], hm");
+    let (lines, _) = follow(&mut session.send("my key is s3cr3t-value!").await.unwrap()).await;
+    let said = lines.join("\n");
+    assert!(
+        said.contains("my key is [REDACTED:KEY]!") && said.contains("heard: my key is [REDACTED"),
+        "{said}"
+    );
+    assert!(!said.contains("s3cr3t-value"));
+    host.shutdown().await;
+}
+
+/// Too much waits: a value, at once, and nothing is lost.
+#[tokio::test]
+async fn a_full_queue_is_a_value() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let first = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    let mut turns = Vec::new();
+    for number in 0..conjure_conversation::QUEUE_LIMIT {
+        turns.push(session.send(format!("number {number}")).await.unwrap());
+    }
+    let limit = conjure_conversation::QUEUE_LIMIT;
+    let full = session.send("one too many").await.unwrap_err();
+    assert_eq!(full, SessionError::Rejected(Rejection::QueueFull { limit }));
+    host.stage.open();
+    assert_eq!(first.end().await, Ok(answered()));
+    for turn in turns {
+        assert_eq!(turn.end().await, Ok(answered()));
+    }
+    host.shutdown().await;
+}
+
+/// A14: siblings of a tool that panics keep their results, in call order.
+#[tokio::test]
+async fn panics_of_tools_and_models_are_contained() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    assert_eq!(session.send("call note panic read").await.unwrap().end().await, Ok(answered()));
+    let finished: Vec<(String, bool)> = host
+        .events(&session)
+        .await
+        .into_iter()
+        .filter_map(|kind| match kind {
+            EventKind::ToolFinished { result, outcome: ToolOutcome::Finished } => {
+                Some((result.tool_use_id.to_string(), result.is_error))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(finished.len(), 3);
+    assert!(finished.iter().all(|(id, is_error)| *is_error == id.starts_with("panic")), "{finished:?}");
+    let stop = session.send("panic").await.unwrap().end().await.unwrap();
+    assert!(matches!(stop, TurnStop::ModelFailed(_)), "{stop:?}");
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
+    // Nothing of it reached the actor.
+    let tree = host.root.tree();
+    let actor = tree.find(&["sessions", &session.id().to_string(), "actor"]).unwrap();
+    assert_eq!(actor.actor.restarts, 0);
+    host.shutdown().await;
+}

@@ -1,0 +1,287 @@
+//! A tree with a journal and sessions, a model whose words are a function of what it is sent, and tools that are counted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
+use conjure_actors::session::{
+    Outfit, Session, SessionOptions, SessionParts, Setting, Turn, TurnEvent, Update,
+};
+use conjure_actors::supervision::{
+    Backoff, ChildId, Failure, Intensity, Root, Strategy, Supervisor, SupervisorSpec,
+};
+use conjure_base::{Redactor, SessionId, TenantId};
+use conjure_conversation::{
+    Access, Authorization, Block, BlockKind, CallContext, CallTraits, Composer, Composition, EventKind,
+    Message, Model, ModelEvent, ModelStream, Profile, Request, Response, Role, StopReason, ToolCall,
+    ToolResult, ToolRunner, TurnStop, Usage, pairing,
+};
+use conjure_journal::{MemoryJournal, Owner, PageLimit, SessionKey};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{SECOND, of, soon};
+
+/// What the model and the tools of a test did, and what holds them up.
+#[derive(Clone, Default)]
+pub(crate) struct Stage {
+    /// How often each tool was started, by `NAME ID`.
+    pub(crate) started: Arc<Mutex<BTreeMap<String, u32>>>,
+    pub(crate) requests: Arc<Mutex<Vec<Request>>>,
+    /// How many doors were reached, and whether they are open.
+    doors: Arc<Doors>,
+    /// How many outfits are still to fail, and to panic.
+    pub(crate) broken: Arc<Mutex<(u32, u32)>>,
+}
+
+struct Doors {
+    reached: watch::Sender<u64>,
+    open: watch::Sender<bool>,
+}
+
+impl Default for Doors {
+    fn default() -> Self {
+        Self { reached: watch::Sender::new(0), open: watch::Sender::new(false) }
+    }
+}
+
+impl Stage {
+    /// Waits at the door until it is open.
+    async fn door(&self) {
+        self.doors.reached.send_modify(|reached| *reached += 1);
+        self.doors.open.subscribe().wait_for(|open| *open).await.unwrap();
+    }
+
+    /// Until so many have reached a door.
+    pub(crate) async fn reached(&self, count: u64) {
+        self.doors.reached.subscribe().wait_for(|reached| *reached >= count).await.unwrap();
+    }
+
+    pub(crate) fn open(&self) {
+        self.doors.open.send_replace(true);
+    }
+
+    /// Every request was one that the service accepts, and nothing with effects ran twice.
+    pub(crate) fn check(&self) {
+        for request in self.requests.lock().unwrap().iter() {
+            assert_eq!(pairing::check(&request.messages), Ok(()), "{:#?}", request.messages);
+        }
+        for (call, count) in self.started.lock().unwrap().iter() {
+            assert!(*count == 1 || call.starts_with("read"), "{call} was started {count} times");
+        }
+    }
+}
+
+/// The last text of the user, and whether results came after it.
+fn last_words(request: &Request) -> (String, bool) {
+    let Some(last) = request.messages.last().filter(|message| message.role == Role::User) else {
+        return (String::new(), true);
+    };
+    let is_result = last.content.iter().any(|block| matches!(block.kind(), BlockKind::ToolResult { .. }));
+    (last.text(), is_result)
+}
+
+/// `call NAME...` calls these tools, and then says what came of it; `door` waits at the door; `panic` panics; `secret` tells one;
+/// anything else is repeated.
+impl Model for Stage {
+    fn stream(&self, request: Request) -> ModelStream {
+        let (words, has_results) = last_words(&request);
+        let number = self.requests.lock().unwrap().len();
+        self.requests.lock().unwrap().push(request);
+        let response = |content, stop_reason| Response {
+            id: None,
+            model: None,
+            content,
+            stop_reason,
+            usage: Usage { input_tokens: 1, ..Usage::default() },
+            request_id: None,
+            container: None,
+        };
+        assert!(words != "panic", "the model panics");
+        let answer = match words.strip_prefix("call ").filter(|_| !has_results) {
+            Some(names) => {
+                let calls = names.split(' ').enumerate().map(|(place, name)| {
+                    let id = format!("{name}-{number}-{place}");
+                    Block::from_json(format!(
+                        r#"{{"type":"tool_use","id":"{id}","name":"{name}","input":{{}}}}"#
+                    ))
+                    .unwrap()
+                });
+                response(calls.collect(), StopReason::ToolUse)
+            }
+            None => response(vec![Block::text(format!("heard: {words}"))], StopReason::EndTurn),
+        };
+        let stage = self.clone();
+        let pieces = if words == "secret" { vec!["it is s3cr", "3t-va", "lue, hm"] } else { vec!["hm"] };
+        let deltas =
+            pieces.into_iter().map(|piece| ModelEvent::TextDelta { index: 0, text: piece.to_owned() });
+        let events: Vec<_> = [ModelEvent::Started].into_iter().chain(deltas).map(Ok).collect();
+        let finish = async move {
+            if words == "door" {
+                stage.door().await;
+            }
+            Ok(ModelEvent::Finished(Box::new(answer)))
+        };
+        stream::iter(events).chain(stream::once(finish)).boxed()
+    }
+}
+
+impl Composer for Stage {
+    fn compose(&self) -> Composition {
+        Composition::default()
+    }
+}
+
+/// `ask` must be asked for, `door` waits at the door, `panic` panics, `slow` ends when it is cancelled; all others end at once.
+/// `read` may run twice.
+impl ToolRunner for Stage {
+    fn traits(&self, call: &ToolCall) -> CallTraits {
+        CallTraits { access: Access::Shared, idempotent: call.name == "read" }
+    }
+
+    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+        let ask = Authorization::Ask { reason: "may it?".to_owned() };
+        std::future::ready(if call.name == "ask" { ask } else { Authorization::Allow }).boxed()
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+        async move {
+            *self.started.lock().unwrap().entry(format!("{} {}", call.name, call.id)).or_default() += 1;
+            match call.name.as_str() {
+                "door" => self.door().await,
+                "panic" => panic!("the tool panics"),
+                "slow" => context.cancel.cancelled().await,
+                _ => {}
+            }
+            ToolResult::text_result(&call.id, format!("{} done", call.name))
+        }
+        .boxed()
+    }
+}
+
+impl Outfit for Stage {
+    fn outfit<'a>(
+        &'a self,
+        _: &'a SessionKey,
+        profile: &'a Profile,
+    ) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+        async move {
+            let (fails, panics) = {
+                let mut broken = self.broken.lock().unwrap();
+                let now = (broken.0 > 0, broken.1 > 0);
+                *broken = (broken.0.saturating_sub(1), broken.1.saturating_sub(1));
+                now
+            };
+            assert!(!panics, "the outfit panics");
+            if fails {
+                return Err(format!("there is no model `{}`", profile.model.as_deref().unwrap_or("?")).into());
+            }
+            Ok(SessionParts {
+                model: Arc::new(self.clone()),
+                composer: Arc::new(self.clone()),
+                tools: Arc::new(self.clone()),
+                redactor: Redactor::new([("KEY", "s3cr3t-value")]),
+                executor: None,
+            })
+        }
+        .boxed()
+    }
+}
+
+/// One process: its tree, its name, what its sessions have in common.
+pub(crate) struct Host {
+    pub(crate) root: Root,
+    pub(crate) access: JournalAccess,
+    pub(crate) setting: Setting,
+    sessions: Supervisor,
+    pub(crate) stage: Stage,
+}
+
+pub(crate) fn options(owner: &str) -> SessionOptions {
+    let mut options = SessionOptions::new(Owner::new(owner).unwrap());
+    options.deadline = SECOND * 300;
+    options
+}
+
+impl Host {
+    /// Over a journal of its own, in memory.
+    pub(crate) async fn new() -> Self {
+        Self::over(of(MemoryJournal::new()), Stage::default(), options("first")).await
+    }
+
+    pub(crate) async fn over(open: Arc<OpenJournal>, stage: Stage, options: SessionOptions) -> Self {
+        let id = |text: &str| ChildId::new(text).unwrap();
+        let (journal, access) = journal_actor(open, SECOND * 10).unwrap();
+        let (sessions_spec, sessions) = SupervisorSpec::dynamic(id("sessions")).build();
+        let spec = SupervisorSpec::ordered(id("root"), Strategy::OneForOne)
+            .intensity(Intensity::new(1_000_000, SECOND))
+            .backoff(Backoff::NONE);
+        let (spec, _) = spec.child(journal).unwrap().child(sessions_spec).unwrap().build();
+        let root = Root::spawn(spec, soon()).await.unwrap();
+        let setting = Setting {
+            journal: access.clone(),
+            outfit: Arc::new(stage.clone()),
+            options: Arc::new(options),
+            draining: CancellationToken::new(),
+        };
+        Self { root, access, setting, sessions, stage }
+    }
+
+    /// A new session.
+    pub(crate) async fn open(&self) -> Session {
+        let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::random().unwrap());
+        self.access.journal().await.unwrap().create(&key).await.unwrap();
+        self.session(&key)
+    }
+
+    pub(crate) fn session(&self, key: &SessionKey) -> Session {
+        Session::new(key.clone(), self.setting.clone(), self.sessions.clone())
+    }
+
+    /// How many session trees there are.
+    pub(crate) fn trees(&self) -> usize {
+        self.sessions.count().all
+    }
+
+    /// What is recorded of a session.
+    pub(crate) async fn events(&self, session: &Session) -> Vec<EventKind> {
+        let journal = self.access.journal().await.unwrap();
+        let limit = PageLimit { events: 10_000, ..PageLimit::default() };
+        let page = journal.load(&key(session), 0, limit).await.unwrap();
+        let read = |body: &[u8]| serde_json::from_slice::<conjure_conversation::Event>(body).unwrap().kind;
+        page.events.iter().map(|event| read(&event.body)).collect()
+    }
+
+    pub(crate) async fn shutdown(self) {
+        self.root.shutdown(soon()).await.unwrap();
+        self.stage.check();
+    }
+}
+
+pub(crate) fn key(session: &Session) -> SessionKey {
+    SessionKey::new(session.tenant().clone(), session.id())
+}
+
+/// Follows a turn to its end: the text that was recorded, and why it ended.
+pub(crate) async fn follow(turn: &mut Turn) -> (Vec<String>, TurnStop) {
+    let mut lines = Vec::new();
+    while let Some(event) = turn.next().await {
+        match event.unwrap() {
+            TurnEvent::Update(Update::Recorded(event)) => lines.push(event.to_line()),
+            TurnEvent::Ended { stop, .. } => return (lines, stop),
+            _ => {}
+        }
+    }
+    panic!("the turn had no end: {lines:#?}");
+}
+
+pub(crate) fn answered() -> TurnStop {
+    TurnStop::Answered(StopReason::EndTurn)
+}
+
+/// What the users and the model said, in the last request.
+pub(crate) fn said(messages: &[Arc<Message>]) -> Vec<String> {
+    messages.iter().map(|message| message.text()).filter(|text| !text.is_empty()).collect()
+}
