@@ -54,17 +54,24 @@ async fn no_more_containers_are_made_at_a_time_than_there_are_processors_whoever
     let most = std::thread::available_parallelism().unwrap().get();
     let engine = ContainerEngine::at(fake.options().engine);
     let connectors: Vec<Docker> = (0..4).map(|_| fake.connector().with_engine(engine.clone())).collect();
-    let workspace = tempfile::tempdir().unwrap();
-    let context = Arc::new(ExecutionContext::new(workspace.path()));
+    // A folder is lent to one at a time.
+    let folder = tempfile::tempdir().unwrap();
+    let context = |name: &str| {
+        let workspace = folder.path().join(name);
+        std::fs::create_dir(&workspace).unwrap();
+        ExecutionContext::new(workspace)
+    };
     let mut opening = JoinSet::new();
     for number in 0..4 * most {
-        let (connector, context) = (connectors[number % 4].clone(), Arc::clone(&context));
+        let (connector, context) = (connectors[number % 4].clone(), context(&number.to_string()));
         opening.spawn(async move { open(&connector, &context).await });
     }
     until("as many as may are being made", || making.under_way() == most).await;
     // All the others wait. One more does, too, until its time is up, or nobody wants it.
-    let late = Sandbox::open(&connectors[0], &context, Arc::new(SystemClock), soon(1)).await.unwrap_err();
+    let late =
+        Sandbox::open(&connectors[0], &context("late"), Arc::new(SystemClock), soon(1)).await.unwrap_err();
     assert_eq!(late.kind(), SandboxErrorKind::TimedOut, "{late}");
+    let context = context("unwanted");
     let unwanted = tokio::time::timeout(Duration::from_millis(50), open(&connectors[1], &context)).await;
     assert!(unwanted.is_err());
     for begun in 1..=4 * most {
