@@ -13,6 +13,7 @@ use bollard::models::ContainerCreateBody;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_egress::{Egress, Policy};
 use futures_util::future::BoxFuture;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::AsyncWrite;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, oneshot};
 
@@ -119,9 +120,7 @@ impl Docker {
         let (engine, options) = (&keeper.engine, &self.inner.options);
         let facts = engine.facts();
         let image = self.inner.image(engine).await?;
-        if let Some(runtime) = &options.runtime {
-            check_runtime(facts, runtime)?;
-        }
+        options.runtime.iter().try_for_each(|runtime| check_runtime(facts, runtime))?;
         Ok(DockerEnvironment {
             engine: facts.kind,
             version: facts.version.clone(),
@@ -195,6 +194,8 @@ impl Connector for Docker {
             let proxy = egress::proxy(&self.egress, &context.network)?;
             let keeper = self.engine.keeper().await?;
             let image = inner.image(&keeper.engine).await?;
+            let facts = keeper.engine.facts();
+            inner.options.runtime.iter().try_for_each(|runtime| check_runtime(facts, runtime))?;
             let prepared = self.prepare(&keeper, &image, context).await?;
             let Prepared { hello, layout, bound, memory, people, place, left, disk } = prepared;
             let lent = left.iter().map(|left| left.folder.as_str()).chain(people.handed_over.folders());
@@ -202,7 +203,6 @@ impl Connector for Docker {
             for left in &left {
                 take_back(left).await?;
             }
-            let facts = keeper.engine.facts();
             let premises = self.premises().await?;
             let seccomp = match facts.kind {
                 EngineKind::Docker => super::seccomp::profile().to_string(),
@@ -220,6 +220,7 @@ impl Connector for Docker {
                 bound: &bound,
                 memory: &memory,
                 has_ipv6: keeper.engine.address().is_local() && Path::new("/proc/sys/net/ipv6").exists(),
+                most_processes: most_processes(),
             };
             let now = SystemClock.timestamp().millis() / 1000;
             let labels = self.engine.host()?.labels(&inner.options, &spec.digest(), now);
@@ -347,13 +348,30 @@ fn honest(isolation: Isolation, warnings: &[String]) -> Isolation {
     honest
 }
 
+/// How many processes any user of this machine can have: no more than there are numbers for them. Podman goes below that itself.
+fn most_processes() -> u64 {
+    /// What Podman takes for the most.
+    const MOST: u64 = 1 << 20;
+    let numbers = std::fs::read_to_string("/proc/sys/kernel/pid_max");
+    let numbers = numbers.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MOST);
+    let own = getrlimit(Resource::Nproc).maximum.unwrap_or(MOST);
+    own.min(numbers).min(MOST)
+}
+
+/// An engine has a runtime, and Podman the one alone that it was started with: it does not hear of another.
 fn check_runtime(facts: &EngineFacts, runtime: &str) -> Result<(), SandboxError> {
-    // Podman does not list all that it finds.
-    if facts.kind != EngineKind::Docker || facts.runtimes.iter().any(|known| known == runtime) {
-        return Ok(());
-    }
-    let known = facts.runtimes.join("`, `");
-    let message = format!("the engine has no runtime `{runtime}`; it has `{known}`");
+    let message = match facts.kind {
+        EngineKind::Podman if facts.default_runtime == runtime => return Ok(()),
+        EngineKind::Docker if facts.runtimes.iter().any(|known| known == runtime) => return Ok(()),
+        EngineKind::Podman => format!(
+            "the engine has no runtime `{runtime}`; it has `{}`: start Podman's service with `podman --runtime {runtime} \
+             system service`",
+            facts.default_runtime
+        ),
+        EngineKind::Docker => {
+            format!("the engine has no runtime `{runtime}`; it has `{}`", facts.runtimes.join("`, `"))
+        }
+    };
     Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
 }
 

@@ -17,8 +17,10 @@ use bollard::{API_DEFAULT_VERSION, Docker as Client};
 use futures_util::StreamExt as _;
 
 use super::address::EngineAddress;
-use super::facts::EngineFacts;
-use super::failure::{Effect, effect, explained, is_absent, is_conflict, no_engine, no_image, silent};
+use super::facts::{EngineFacts, EngineKind};
+use super::failure::{
+    Effect, effect, explained, is_absent, is_conflict, is_outrun, no_engine, no_image, silent,
+};
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// A question that costs an engine next to nothing.
@@ -105,10 +107,18 @@ impl Engine {
     /// The image of this name or digest.
     pub(super) async fn image(&self, image: &str) -> Result<ImageInspect, SandboxError> {
         let doing = "look at the image";
-        let asked = within(&self.address, doing, SOON, self.client.inspect_image(image)).await?;
-        asked.map_err(|error| {
-            if is_absent(&error) { no_image(image) } else { explained(&self.address, doing, &error) }
-        })
+        let names = match self.facts.kind {
+            EngineKind::Docker => vec![image.to_owned()],
+            // What its own command builds is called so; its service takes a name without a registry for one of Docker's.
+            EngineKind::Podman => vec![image.to_owned(), format!("localhost/{image}")],
+        };
+        for name in &names {
+            match within(&self.address, doing, SOON, self.client.inspect_image(name)).await? {
+                Err(error) if is_absent(&error) => {}
+                asked => return asked.map_err(|error| explained(&self.address, doing, &error)),
+            }
+        }
+        Err(no_image(image))
     }
 
     /// Makes a container of this name; what the engine has to say to it is yielded.
@@ -214,13 +224,23 @@ impl Engine {
 
     /// All containers that bear this label, whatever their state.
     pub(super) async fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, SandboxError> {
+        let doing = "list containers";
         let options = ListContainersOptions {
             all: true,
             filters: Some(HashMap::from([("label".to_owned(), vec![label.to_owned()])])),
             ..ListContainersOptions::default()
         };
-        let asked = self.client.list_containers(Some(options));
-        answer(&self.address, "list containers", WORK, asked).await
+        let mut steps = REMOVAL_STEPS;
+        loop {
+            let asked = self.client.list_containers(Some(options.clone()));
+            match within(&self.address, doing, WORK, asked).await? {
+                Ok(found) => return Ok(found),
+                // Podman looks at each that there was, and one that goes meanwhile fails it for all.
+                Err(error) if is_outrun(&error) && steps > 0 => tokio::time::sleep(REMOVAL_STEP).await,
+                Err(error) => return Err(explained(&self.address, doing, &error)),
+            }
+            steps -= 1;
+        }
     }
 }
 

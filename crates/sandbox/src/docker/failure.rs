@@ -136,6 +136,12 @@ pub(super) fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::DockerResponseServerError { status_code: 409, .. })
 }
 
+/// Whether a container went while it was looked at.
+pub(super) fn is_outrun(error: &Error) -> bool {
+    let Error::DockerResponseServerError { status_code: 500, message } = error else { return false };
+    ["container not known", "no such container"].iter().any(|told| message.contains(told))
+}
+
 /// What the system said, where it did.
 fn cause(error: &Error) -> Option<io::ErrorKind> {
     if let Error::IOError { err } = error {

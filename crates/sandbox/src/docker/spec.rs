@@ -55,6 +55,8 @@ pub(super) struct Spec<'a> {
     pub(super) memory: &'a [String],
     /// Whether the machine has IPv6 at all.
     pub(super) has_ipv6: bool,
+    /// How many processes any user of the host can have.
+    pub(super) most_processes: u64,
 }
 
 impl Spec<'_> {
@@ -140,17 +142,21 @@ impl Spec<'_> {
         }
     }
 
-    /// Never `nproc`: it would count all processes of the user on the whole machine.
+    /// None of our own for `nproc`: it would count all processes of the user on the whole machine. Podman sets it where it
+    /// is not told, to a number that a root without `CAP_SYS_RESOURCE` may not have, so it is told what holds anyway.
     fn ulimits(&self) -> Vec<ResourcesUlimits> {
         let files = i64::from(self.limits.open_files());
         let longest = number(self.limits.disk());
+        let most = (self.engine == EngineKind::Podman).then(|| number(self.most_processes));
         [("nofile", files, files.max(GUEST_FILES.into())), ("fsize", longest, longest), ("core", 0, 0)]
+            .into_iter()
+            .chain(most.map(|most| ("nproc", most, most)))
             .map(|(name, soft, hard)| ResourcesUlimits {
                 name: Some(name.to_owned()),
                 soft: Some(soft),
                 hard: Some(hard),
             })
-            .into()
+            .collect()
     }
 
     /// What may be written beside the host's folders, all of it in memory and of a size. Where the image wants a volume,
@@ -236,6 +242,7 @@ mod tests {
             bound: &bound,
             memory: &memory,
             has_ipv6: true,
+            most_processes: 1000,
         };
         spec.body(HashMap::new())
     }
@@ -273,7 +280,10 @@ mod tests {
         assert_eq!(paths, ["/data", "/home/sandbox", "/tmp", "/var/tmp"]);
         assert_eq!(places[1].1, "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=0755,uid=7,gid=8");
         assert!(places.iter().all(|(_, options)| options.contains("size=")));
-        let podman = body(EngineKind::Podman, &[]).host_config.unwrap().tmpfs.unwrap();
+        let podman = body(EngineKind::Podman, &[]).host_config.unwrap();
+        let most = podman.ulimits.unwrap().pop().unwrap();
+        assert_eq!((most.name.as_deref(), most.soft, most.hard), (Some("nproc"), Some(1000), Some(1000)));
+        let podman = podman.tmpfs.unwrap();
         assert_eq!(podman["/tmp"], "rw,exec,nosuid,nodev,size=100663296,mode=1777,notmpcopyup");
     }
 }

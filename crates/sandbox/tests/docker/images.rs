@@ -19,7 +19,7 @@ const BUSYBOX: Content = Content {
     changes: &[],
 };
 
-/// One that would start something else, as root, asks whether it is well, and wants a volume.
+/// One that would start something else, as root, and wants a volume.
 const STUBBORN: Content = Content {
     packages: &[],
     files: BUSYBOX.files,
@@ -27,10 +27,11 @@ const STUBBORN: Content = Content {
         "USER root",
         "ENTRYPOINT [\"/no/such/program\"]",
         "CMD [\"and\", \"arguments\"]",
-        "HEALTHCHECK --interval=1s CMD false",
         "VOLUME /data",
         "WORKDIR /no/such/folder",
-        "ENV GREETING=hello HOME=/root https_proxy=http://corp:3128",
+        "ENV GREETING=hello",
+        "ENV HOME=/root",
+        "ENV https_proxy=http://corp:3128",
     ],
 };
 
@@ -133,7 +134,8 @@ async fn a_runtime_that_is_not_there_is_told() {
     assert_eq!(refused.kind(), SandboxErrorKind::Unavailable);
     assert!(refused.to_string().contains("runtime"), "{refused}");
     assert!(world.containers().await.is_empty());
-    let it = world.container_with(&connector("runc"), |_| {}).await;
+    let usual = world.connector().check_environment().await.unwrap().runtime;
+    let it = world.container_with(&connector(&usual), |_| {}).await;
     assert_eq!(it.run(&["sh", "-c", "exit 3"]).await.unwrap().end, CommandEnd::Exited(3));
     it.sandbox.cleanup().await;
 }

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::sync::Arc;
 
 use conjure_sandbox::{
-    Access, CommandEnd, Connector, DataFolder, DockerOptions, Executor, Jail, Provision, Sandbox,
-    SandboxErrorKind, SharedFolder, Shelf, View, Volume,
+    Access, CommandEnd, Connector, DataFolder, DockerOptions, EngineAddress, Executor, Jail, Provision,
+    Sandbox, SandboxErrorKind, SharedFolder, Shelf, View, Volume,
 };
 use conjure_store::Variant;
 
@@ -166,9 +166,13 @@ async fn what_would_be_a_way_to_the_engine_is_refused() {
         target: target.into(),
         access: Access::ReadOnly,
     };
+    let connector = world.connector();
+    let address = connector.check_environment().await.unwrap().address;
+    let EngineAddress::Unix(socket) = address else { panic!("it is on another machine") };
+    let (folder, itself) = (socket.parent().unwrap(), fs::canonicalize(&socket).unwrap());
     for (volume, told) in [
-        (volume("/var/run", "/data"), "the engine's socket"),
-        (volume("/run/docker.sock", "/data/socket"), "the engine's socket"),
+        (volume(folder.to_str().unwrap(), "/data"), "the engine's socket"),
+        (volume(itself.to_str().unwrap(), "/data/socket"), "the engine's socket"),
         (volume("/usr", "/etc"), "the sandbox's own `/etc`"),
         (volume("/usr", "/data/../etc"), "no place in a sandbox"),
         (volume("/no/such/folder", "/data"), "cannot be used"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conjure_sandbox::{ExecutionContext, Executor, SandboxErrorKind};
 
-use crate::world::{World, engine, open};
+use crate::world::{World, open};
 
 #[tokio::test]
 async fn a_container_goes_with_its_sandbox() {
@@ -75,7 +75,7 @@ async fn a_container_that_is_killed_or_removed_is_lost_and_replaced() {
     for is_removed in [false, true] {
         let it = world.container().await;
         let name = world.inspected().await.id.unwrap();
-        let engine = engine().await;
+        let engine = world.engine().await;
         let (ran, done) = tokio::join!(it.run(&["sleep", "1000"]), async {
             if is_removed {
                 let options =

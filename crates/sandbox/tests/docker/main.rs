@@ -10,10 +10,13 @@
 )]
 
 mod bad_engines;
+mod engine;
 mod fake;
 mod gate;
 mod hardening;
 mod images;
+mod inspected;
+mod kind;
 mod layout;
 mod leftovers;
 #[path = "../support/mod.rs"]
@@ -21,51 +24,14 @@ mod leftovers;
 mod support;
 mod world;
 
-use conjure_sandbox::Connector;
-use support::{Kind, first_in_namespace};
-use world::{World, apart, engine};
-
-/// Containers of a small Debian.
-struct DockerKind(World);
-
-impl Kind for DockerKind {
-    fn connector(&self) -> Box<dyn Connector> {
-        Box::new(self.0.connector())
-    }
-
-    fn maps_owners(&self) -> bool {
-        // Where commands are the workspace's owner, all is as it was.
-        !rustix::process::geteuid().is_root()
-    }
-
-    fn guest(&self, pid: i32, _: u32) -> i32 {
-        first_in_namespace(pid)
-    }
-
-    fn left_by(&self, host: u32) -> Vec<String> {
-        apart(async {
-            let swept = self.0.connector().sweep().await.unwrap();
-            assert!(swept.failures.is_empty(), "{:?}", swept.failures);
-            let options = bollard::query_parameters::ListContainersOptionsBuilder::new().all(true).build();
-            let all = engine().await.list_containers(Some(options)).await.unwrap();
-            let owners = all.into_iter().filter_map(|found| found.labels?.remove("conjure.owner"));
-            owners.filter(|owner| owner.contains(&format!("-{host}-"))).collect()
-        })
-    }
-}
-
-impl Drop for DockerKind {
-    /// The sandboxes of the suite go with their runtime, which is later; the image must not wait for them.
-    fn drop(&mut self) {
-        self.0.remove_all();
-    }
-}
+use kind::Containers;
+use world::World;
 
 /// The kind, or the end of a test that has no engine.
 macro_rules! available {
     () => {
         match World::new() {
-            Some(world) => DockerKind(world),
+            Some(world) => Containers(world),
             None => return,
         }
     };

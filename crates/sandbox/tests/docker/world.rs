@@ -5,19 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummary, HostConfig};
+use bollard::errors::Error;
+use bollard::models::{
+    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, HostConfig, ResourcesUlimits,
+};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListImagesOptions,
     LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use conjure_base::SystemClock;
 use conjure_sandbox::{
-    Command, CommandEnd, CommandOutcome, Docker, DockerOptions, ExecutionContext, Executor, Sandbox,
-    SandboxError,
+    Command, CommandEnd, CommandOutcome, Docker, DockerOptions, EngineAddress, EngineKind, ExecutionContext,
+    Executor, Sandbox, SandboxError,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tempfile::TempDir;
 
+use crate::support::engine::client;
 use crate::support::image::{Content, DEBIAN, TestImage, test_image_of};
 use crate::support::{host, options, soon, text, told};
 
@@ -26,6 +30,7 @@ const LABEL: &str = "conjure-test";
 
 /// An image, and connectors for it. What a test leaves of its containers fails it.
 pub(crate) struct World {
+    engine: EngineAddress,
     mark: String,
     image: Image,
 }
@@ -50,19 +55,32 @@ impl World {
 
     pub(crate) fn of(content: &'static Content) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let image = if told().is_some() { image_of_parent() } else { Image::Own(test_image_of(content)?) };
+        let engine = crate::engine::address()?;
+        let image = match told() {
+            Some(_) => image_of_parent(&engine),
+            None => {
+                let image = test_image_of(&engine, content)?;
+                crate::engine::keep(&image);
+                Image::Own(image)
+            }
+        };
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Some(Self { mark, image })
+        Some(Self { engine, mark, image })
     }
 
     pub(crate) fn options(&self) -> DockerOptions {
-        let engine = vec!["unix:///var/run/docker.sock".parse().unwrap()];
+        let engine = vec![self.engine.clone()];
         let labels = [(LABEL.to_owned(), self.mark.clone())].into();
         let image = match &self.image {
             Image::Own(image) => image.name().to_owned(),
             Image::OfParent(name) => name.clone(),
         };
         DockerOptions { engine, image, labels, ..DockerOptions::default() }
+    }
+
+    /// The engine itself.
+    pub(crate) async fn engine(&self) -> bollard::Docker {
+        client(&self.engine).await.unwrap()
     }
 
     pub(crate) fn connector(&self) -> Docker {
@@ -90,18 +108,40 @@ impl World {
         let filters = HashMap::from([("label".to_owned(), vec![format!("{LABEL}={}", self.mark)])]);
         let options =
             ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
-        engine().await.list_containers(Some(options)).await.unwrap()
+        // Podman lists none while one goes.
+        for _ in 0..200 {
+            match self.engine().await.list_containers(Some(options.clone())).await {
+                Err(Error::DockerResponseServerError { message, .. }) if message.contains("not known") => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                found => return found.unwrap(),
+            }
+        }
+        panic!("containers cannot be listed");
     }
 
     /// What a program says in a container of the image that is no sandbox: under the engine's filter alone, by no user of the
     /// image's.
     pub(crate) async fn said_without_guest(&self, program: &[&str]) -> String {
-        let engine = engine().await;
+        let engine = self.engine().await;
         let options = self.options();
-        let security = format!("seccomp={}", conjure_sandbox::seccomp_profile());
+        let profile = conjure_sandbox::seccomp_profile().to_string();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &profile).unwrap();
+        let security = match self.connector().check_environment().await.unwrap().engine {
+            EngineKind::Podman => format!("seccomp={}", file.path().display()),
+            _ => format!("seccomp={profile}"),
+        };
+        // Podman would set more than everybody may have.
+        let ulimits = [("nproc", 1000), ("nofile", 1024)].map(|(name, most)| ResourcesUlimits {
+            name: Some(name.to_owned()),
+            soft: Some(most),
+            hard: Some(most),
+        });
         let host_config = HostConfig {
             security_opt: Some(vec!["no-new-privileges".to_owned(), security]),
             cap_drop: Some(vec!["ALL".to_owned()]),
+            ulimits: Some(ulimits.into()),
             network_mode: Some("none".to_owned()),
             ..HostConfig::default()
         };
@@ -129,7 +169,7 @@ impl World {
         let all = self.containers().await;
         assert_eq!(all.len(), 1);
         let id = all[0].id.as_deref().unwrap();
-        engine().await.inspect_container(id, None::<InspectContainerOptions>).await.unwrap()
+        self.engine().await.inspect_container(id, None::<InspectContainerOptions>).await.unwrap()
     }
 
     /// Ends when the engine has no container of this test any more.
@@ -151,7 +191,7 @@ impl World {
             for container in self.containers().await {
                 let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
                 let name = container.id.unwrap();
-                if let Err(error) = engine().await.remove_container(&name, Some(options)).await {
+                if let Err(error) = self.engine().await.remove_container(&name, Some(options)).await {
                     // Who else is at it is faster.
                     eprintln!("a container of a test: {error}");
                 }
@@ -177,11 +217,12 @@ pub(crate) fn apart<T: Send>(work: impl Future<Output = T> + Send) -> T {
 }
 
 /// The image of the test that started this process.
-fn image_of_parent() -> Image {
+fn image_of_parent(engine: &EngineAddress) -> Image {
     let parent = format!("-{}-", std::os::unix::process::parent_id());
-    let all = apart(async { engine().await.list_images(None::<ListImagesOptions>).await.unwrap() });
+    let all =
+        apart(async { client(engine).await.unwrap().list_images(None::<ListImagesOptions>).await.unwrap() });
     let mut names = all.into_iter().flat_map(|image| image.repo_tags);
-    let own = names.find(|name| name.starts_with("conjure-test:") && name.contains(&parent));
+    let own = names.find(|name| name.contains("conjure-test:") && name.contains(&parent));
     Image::OfParent(own.unwrap())
 }
 
@@ -201,10 +242,4 @@ impl Container {
 
 pub(crate) async fn open(connector: &Docker, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
     Sandbox::open(connector, context, Arc::new(SystemClock), soon(120)).await
-}
-
-/// The engine itself.
-pub(crate) async fn engine() -> bollard::Docker {
-    let engine = bollard::Docker::connect_with_socket_defaults().unwrap();
-    engine.with_timeout(Duration::from_secs(60)).negotiate_version().await.unwrap()
 }

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::container::{docker, said_by};
-use crate::support::image::{is_required, test_image};
+use crate::support::engine::is_required;
+use crate::support::image::test_image;
 use crate::support::{bearing, soon};
 
 /// A build of a small image, under a name of the test's own and with a folder for temporary files of its own. What is built

@@ -1,38 +1,35 @@
 //! An image for the tests, of this machine's own packages: nothing is fetched, and it is there in a few seconds.
 //!
-//! State: one image for each process of tests and each [`Content`], made when the first test asks for it and removed with
+//! State: one image for each process of tests, each engine and each [`Content`], made when the first test asks for it and removed with
 //! the last [`TestImage`] of it, also when tests fail. Its name says which process made it, so that the images of
 //! processes that were killed are removed by the next that makes one.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
-    reason = "it packs with tar, reads the tests' own setting, and says what was skipped"
+    reason = "it packs with tar, sends with curl, and says what was skipped"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use bollard::Docker;
-use bollard::query_parameters::{
-    CreateImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
-};
+use bollard::query_parameters::{ListImagesOptionsBuilder, RemoveImageOptionsBuilder};
 use conjure_base::Digest;
-use futures_util::TryStreamExt as _;
+use conjure_sandbox::EngineAddress;
 use tempfile::TempDir;
+
+use super::engine::{REQUIRED, client, docker, is_required};
 
 /// The repository of the images of tests; their tags are `<digest>-<pid>-<start time>`.
 const REPOSITORY: &str = "conjure-test";
-
-/// Says that a machine without an engine must fail these tests, not skip them.
-const REQUIRED: &str = "CONJURE_REQUIRE_DOCKER";
 
 /// What an image holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,16 +82,16 @@ impl TestImage {
     }
 }
 
-/// The image with [`DEBIAN`] in it. Hold it for longer than every container that is made from it.
+/// The image with [`DEBIAN`] in it, of Docker Engine. Hold it for longer than every container that is made from it.
 ///
 /// `None`, and a word about it, where there is no engine and none is required. Blocks for some seconds.
 pub(crate) fn test_image() -> Option<TestImage> {
-    test_image_of(&DEBIAN)
+    test_image_of(&docker(), &DEBIAN)
 }
 
-/// As [`test_image`], with another content.
-pub(crate) fn test_image_of(content: &'static Content) -> Option<TestImage> {
-    if let Err(reason) = in_engine(async |docker| docker.ping().await.map(drop)) {
+/// As [`test_image`], of another engine and with another content.
+pub(crate) fn test_image_of(engine: &EngineAddress, content: &'static Content) -> Option<TestImage> {
+    if let Err(reason) = in_engine(engine, async |docker| docker.ping().await.map(drop)) {
         assert!(!is_required(), "{REQUIRED} is set, and the engine does not answer: {reason}");
         eprintln!("SKIPPED: no engine answers ({reason}); set {REQUIRED}=1 to fail instead");
         return None;
@@ -104,49 +101,39 @@ pub(crate) fn test_image_of(content: &'static Content) -> Option<TestImage> {
     // A test that failed over it has left it as it was.
     let mut images = IMAGES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     images.retain(|(_, image)| image.strong_count() > 0);
-    let present = images.iter().find(|(other, _)| *other == content).and_then(|(_, image)| image.upgrade());
-    let image = present.unwrap_or_else(|| {
-        let image = Arc::new(Image::make(content));
+    let mut present = images.iter().filter(|(other, _)| *other == content);
+    let image = present.find_map(|(_, image)| image.upgrade().filter(|image| image.engine == *engine));
+    let image = image.unwrap_or_else(|| {
+        let image = Arc::new(Image::make(engine, content));
         images.push((content, Arc::downgrade(&image)));
         image
     });
     Some(TestImage { image })
 }
 
-/// Whether an engine, and what else the tests of images need, must be there.
-pub(crate) fn is_required() -> bool {
-    std::env::var_os(REQUIRED).is_some_and(|value| value == "1")
-}
-
 #[derive(Debug)]
 struct Image {
+    engine: EngineAddress,
     name: String,
 }
 
 impl Image {
-    fn make(content: &Content) -> Self {
-        sweep();
+    fn make(engine: &EngineAddress, content: &Content) -> Self {
+        sweep(engine);
         let tar = RootFs::of(content).tar();
         let digest = Digest::of(&[&tar[..], content.changes.join("\n").as_bytes()].concat()).to_hex();
         let digest = digest.get(..12).unwrap();
         let own = std::process::id();
-        let tag = format!("{digest}-{own}-{}", start_time(own).unwrap());
-        let changes = content.changes.iter().map(ToString::to_string).collect();
-        let options =
-            CreateImageOptionsBuilder::new().from_src("-").repo(REPOSITORY).tag(&tag).changes(changes);
-        let import = async |docker: Docker| {
-            let body = bollard::body_full(tar.into());
-            docker.create_image(Some(options.build()), Some(body), None).try_collect::<Vec<_>>().await
-        };
-        in_engine(import).expect("the engine imports the image");
-        Self { name: format!("{REPOSITORY}:{tag}") }
+        let name = format!("{REPOSITORY}:{digest}-{own}-{}", start_time(own).unwrap());
+        import(engine, &name, content.changes, &tar);
+        Self { engine: engine.clone(), name }
     }
 }
 
 impl Drop for Image {
     /// Without force: a container that a test has left is a failure of that test.
     fn drop(&mut self) {
-        if let Err(reason) = remove(&self.name) {
+        if let Err(reason) = remove(&self.engine, &self.name) {
             let told = format!("`{}` is left: {reason}", self.name);
             assert!(std::thread::panicking(), "{told}");
             eprintln!("{told}");
@@ -154,14 +141,45 @@ impl Drop for Image {
     }
 }
 
-fn remove(name: &str) -> Result<(), String> {
+fn remove(engine: &EngineAddress, name: &str) -> Result<(), String> {
     let options = RemoveImageOptionsBuilder::new().build();
-    in_engine(async |docker| docker.remove_image(name, Some(options), None).await.map(drop))
+    in_engine(engine, async |docker| docker.remove_image(name, Some(options), None).await.map(drop))
+}
+
+/// Has the engine take an image. Not by the client: Podman wants each instruction by itself, as other clients send them, and
+/// the tag with the name.
+fn import(engine: &EngineAddress, name: &str, changes: &[&str], tar: &[u8]) {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--fail-with-body", "--data-binary", "@-"]);
+    let host = match engine {
+        EngineAddress::Unix(path) => {
+            curl.arg("--unix-socket").arg(path);
+            "engine"
+        }
+        EngineAddress::Tcp(host) => host,
+    };
+    let changes: String = changes.iter().map(|change| format!("&changes={}", encoded(change))).collect();
+    curl.arg(format!("http://{host}/v1.41/images/create?fromSrc=-&repo={}{changes}", encoded(name)));
+    curl.args(["--header", "Content-Type: application/x-tar"]);
+    let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("curl is there");
+    curl.stdin.take().unwrap().write_all(tar).unwrap();
+    let done = curl.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && !said.contains("\"error\""), "the engine imports no image: {said}");
+}
+
+/// As it stands in a query.
+fn encoded(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }
 
 /// Removes the images of processes that are dead.
-fn sweep() {
-    let all = in_engine(async |docker| {
+fn sweep(engine: &EngineAddress) {
+    let all = in_engine(engine, async |docker| {
         docker.list_images(Some(ListImagesOptionsBuilder::new().all(true).build())).await
     });
     let names = all.unwrap().into_iter().flat_map(|image| image.repo_tags);
@@ -171,7 +189,7 @@ fn sweep() {
         let (Some(pid), Some(start)) = (fields.next(), fields.next()) else { continue };
         let is_alive = pid.parse().ok().and_then(start_time).is_some_and(|time| time == start);
         // Somebody else may be at it as well, or a container may still be there.
-        if !is_alive && let Err(reason) = remove(&name) {
+        if !is_alive && let Err(reason) = remove(engine, &name) {
             eprintln!("`{name}`, of tests that were killed, is left: {reason}");
         }
     }
@@ -186,14 +204,12 @@ fn start_time(pid: u32) -> Option<String> {
 
 /// Asks the engine on a thread of its own, so that a test need not be asynchronous, and may be.
 fn in_engine<T: Send>(
+    engine: &EngineAddress,
     ask: impl AsyncFnOnce(Docker) -> Result<T, bollard::errors::Error> + Send,
 ) -> Result<T, String> {
     let asked = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let docker = Docker::connect_with_defaults()?.with_timeout(Duration::from_secs(120));
-            ask(docker.negotiate_version().await?).await
-        })
+        runtime.block_on(async { ask(client(engine).await?).await })
     };
     let done = std::thread::scope(|scope| scope.spawn(asked).join());
     done.expect("asking does not panic").map_err(|error| error.to_string())

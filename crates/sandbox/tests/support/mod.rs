@@ -14,6 +14,8 @@ mod again;
 mod bed;
 pub(crate) mod conformance;
 #[cfg(feature = "docker")]
+pub(crate) mod engine;
+#[cfg(feature = "docker")]
 pub(crate) mod image;
 mod kind;
 mod processes;

@@ -1,0 +1,110 @@
+//! The engine of these tests: a service of Podman of their own, beside whatever else this machine runs.
+//!
+//! State: one service for each process of tests, with all that it keeps in a folder that is named after the process. A shell
+//! watches over it, which waits for the end of its input: when the process has ended, in whatever way, it ends the service,
+//! removes what containers are left, and then the folder.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use conjure_sandbox::EngineAddress;
+
+use crate::support::engine::{REQUIRED, is_required};
+use crate::support::image::TestImage;
+use crate::support::told;
+
+/// Nothing of the machine's configuration, and locks that are not shared with its own Podman. Of the runtimes, `crun` knows no
+/// machine that has both kinds of control groups.
+const CONFIGURATION: &str = r#"[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+lock_type = "file"
+runtime = "runc"
+"#;
+
+/// Runs the service until its input ends. `$1` is the folder; the others are Podman's options.
+const WATCH: &str = r#"
+folder=$1; shift
+podman "$@" system service --time=0 "unix://$folder/podman.sock" > "$folder/log" 2>&1 &
+service=$!
+cat > /dev/null
+podman "$@" rm --all --force --time 0 > /dev/null 2>> "$folder/log"
+kill $service
+wait $service
+cd /
+umount --quiet --lazy "$folder/root/overlay"
+rm -rf "$folder"
+"#;
+
+/// Where it listens; `None`, and a word about it, where there is no Podman and none is required.
+pub(crate) fn address() -> Option<EngineAddress> {
+    // A process that a test has started uses the service of that test.
+    if told().is_some() {
+        return Some(EngineAddress::Unix(socket(&folder(std::os::unix::process::parent_id()))));
+    }
+    /// It ends with the process, which holds its input.
+    static SERVICE: OnceLock<Option<(Child, PathBuf)>> = OnceLock::new();
+    let (_, folder) = SERVICE.get_or_init(start).as_ref()?;
+    Some(EngineAddress::Unix(socket(folder)))
+}
+
+/// Images stay for all tests, and go with the service.
+pub(crate) fn keep(image: &TestImage) {
+    static KEPT: Mutex<Vec<TestImage>> = Mutex::new(Vec::new());
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(image.clone());
+}
+
+/// The same for all processes, whatever folder they have for temporary files, and short enough for a socket.
+fn folder(process: u32) -> PathBuf {
+    PathBuf::from(format!("/tmp/conjure-podman-{process}"))
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("podman.sock")
+}
+
+#[expect(clippy::disallowed_methods, reason = "it starts an engine")]
+#[expect(clippy::zombie_processes, reason = "who watches over it outlives this process")]
+fn start() -> Option<(Child, PathBuf)> {
+    let found = Command::new("podman").arg("--version").output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        assert!(!is_required(), "{REQUIRED} is set, and there is no `podman`: install it");
+        eprintln!("SKIPPED: there is no `podman`; set {REQUIRED}=1 to fail instead");
+        return None;
+    }
+    let folder = folder(process::id());
+    fs::create_dir(&folder).unwrap();
+    let inner = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    fs::write(inner("containers.conf"), CONFIGURATION).unwrap();
+    let options = [
+        ["--root", &inner("root")],
+        ["--runroot", &inner("run")],
+        ["--tmpdir", &inner("tmp")],
+        ["--network-config-dir", &inner("networks")],
+    ];
+    let watch = Command::new("sh")
+        .args(["-c", WATCH, "watch", folder.to_str().unwrap()])
+        .args(options.concat())
+        .env("CONTAINERS_CONF", inner("containers.conf"))
+        // Who watches over a container leaves a file where it is when memory runs out.
+        .current_dir(&folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // What ends the tests from a terminal must not end it before it has cleared up.
+        .process_group(0)
+        .spawn();
+    let watch = watch.unwrap();
+    let listens = || std::os::unix::net::UnixStream::connect(socket(&folder)).is_ok();
+    for _ in 0..1200 {
+        if listens() {
+            return Some((watch, folder));
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    panic!("podman does not listen: {}", fs::read_to_string(folder.join("log")).unwrap_or_default());
+}

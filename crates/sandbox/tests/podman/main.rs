@@ -1,0 +1,47 @@
+//! Containers from the host's side, against a service of Podman that the tests start for themselves and that goes with them:
+//! what `tests/docker` shows of Docker Engine, as far as engines are alike.
+//!
+//! Where there is no `podman` the tests say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panic, and say what they skip"
+)]
+
+mod engine;
+#[path = "../docker/hardening.rs"]
+mod hardening;
+#[path = "../docker/images.rs"]
+mod images;
+mod inspected;
+#[path = "../docker/kind.rs"]
+mod kind;
+#[path = "../docker/layout.rs"]
+mod layout;
+#[path = "../docker/leftovers.rs"]
+mod leftovers;
+mod names;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "it has what other kinds need, too")]
+mod support;
+#[path = "../docker/world.rs"]
+mod world;
+
+use kind::Containers;
+use world::World;
+
+/// The kind, or the end of a test that has no engine.
+macro_rules! available {
+    () => {
+        match World::new() {
+            Some(world) => Containers(world),
+            None => return,
+        }
+    };
+}
+
+conformance! { every: available!() }
+conformance! { isolated: available!() }
+conformance! { usable: available!() }
