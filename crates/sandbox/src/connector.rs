@@ -26,6 +26,18 @@ pub trait Connector: Send + Sync + fmt::Debug {
     /// host can refuse a kind that is too weak. What one of them achieved is `Sandbox::isolation`.
     fn isolation(&self) -> Isolation;
 
+    /// Where things will lie in a sandbox for this context, so that a model can be told before one is made. Blocks; it
+    /// makes nothing.
+    ///
+    /// # Errors
+    /// When the context names folders that are not there, as [`Connector::connect`] would say; `Unsupported` when this kind
+    /// knows it only of sandboxes that are made.
+    fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
+        let _ = context;
+        let message = "this kind of sandbox does not say where things lie before it is made";
+        Err(SandboxError::new(SandboxErrorKind::Unsupported, message))
+    }
+
     /// Makes a sandbox and starts the guest in it. Dropping the future releases what was made so far.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use conjure_base::Deadline;
 use futures_util::Stream;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{SandboxError, SandboxErrorKind};
@@ -92,6 +92,18 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// Ends everything that runs in the sandbox and releases what it holds. Calling it again does nothing.
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
+    }
+
+    /// Resolves when the sandbox has ended by itself, was lost or was cleaned up, with the reason: no call can succeed in it
+    /// any more. May be dropped and asked again. An executor that cannot tell never resolves it.
+    fn ended(&self) -> BoxFuture<'_, SandboxError> {
+        Box::pin(future::pending())
+    }
+
+    /// What the model is to be told, once, with the result of a call that has just returned: that the sandbox is another
+    /// one than before, and what of the old one is gone. Taking it is telling it.
+    fn take_notice(&self) -> Option<String> {
+        None
     }
 
     /// Lists a folder to this depth, hidden names included.

@@ -290,6 +290,10 @@ impl Executor for Sandbox {
         })
     }
 
+    fn ended(&self) -> BoxFuture<'_, SandboxError> {
+        Box::pin(self.core.link.failed())
+    }
+
     fn list<'a>(
         &'a self,
         path: &'a str,

@@ -39,6 +39,7 @@ use crate::guest_process::{safe, text, unavailable};
 use crate::isolation::{Boundary, Isolation};
 use crate::jail::{Lent, take_back};
 use crate::places::Shelves;
+use crate::types::Layout;
 
 /// Runs the guest as the first process of a container, by Docker Engine 20.10 or later or Podman 4.0 or later, rootless too.
 ///
@@ -183,6 +184,10 @@ impl Connector for Docker {
     /// As far as it is known without the engine: what containers of an ordinary one keep apart.
     fn isolation(&self) -> Isolation {
         Isolation::FULL
+    }
+
+    fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
+        super::prepare::layout(&self.inner.options, context)
     }
 
     fn connect<'a>(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use conjure_guest::protocol::{
     Access, CommandRules, Counted, DiskUsage, FileRule, FileRules, Hello, OutputRule, Owner, PlaceKind,
@@ -24,7 +24,7 @@ use crate::guest_process::{absent, folder, text, unavailable};
 use crate::isolation::Boundary;
 use crate::jail::{
     DEVICES, Folders, FromShelves, HOME, Kept, NAME, OUTPUT, RESERVED, Runner, WORKSPACE, WRITABLE, inner,
-    refused, usual_variables,
+    jail_layout, refused, usual_variables,
 };
 use crate::limits::Limits;
 use crate::places::Place;
@@ -65,7 +65,7 @@ impl Ingredients<'_> {
         let runner = Runner::choose();
         let data = &self.premises.data;
         let place = data.sandboxes().make()?;
-        let Folders { places, mut roots, mut layout, mut writable, left, workspace } =
+        let Folders { places, mut roots, layout: _, mut writable, left, workspace } =
             Folders::of(self.context, runner, FromShelves { data, place: &place })?;
         let mut bound: Vec<Bound> = places.iter().filter_map(|place| bind(&place.path, &place.is)).collect();
         for volume in &self.options.volumes {
@@ -75,7 +75,6 @@ impl Ingredients<'_> {
                 Access::ReadWrite => writable.push(volume.target.clone()),
                 Access::ReadOnly => {}
             }
-            layout.read_only.push(((&volume.source).into(), (&volume.target).into()));
             bound.push(volume);
         }
         check_fixed(&bound)?;
@@ -118,6 +117,7 @@ impl Ingredients<'_> {
         // Nobody watches over the others.
         let is_bounded = self.context.allowed_paths.is_empty()
             && self.options.volumes.iter().all(|volume| volume.access == Access::ReadOnly);
+        let layout = layout(self.options, self.context)?;
         let disk = Boundary::enforced_if(is_bounded);
         Ok(Prepared { hello, layout, bound, memory, people, place, left, disk })
     }
@@ -184,9 +184,7 @@ impl Ingredients<'_> {
     }
 
     fn volume(&self, volume: &Volume) -> Result<Bound, SandboxError> {
-        let source =
-            fs::canonicalize(&volume.host).map_err(|error| absent("volume", &volume.host, &error))?;
-        let source = if source.is_dir() { folder("volume", &source)? } else { source };
+        let source = source(volume)?;
         self.premises.data.check_apart(&source, "volume")?;
         let target = inner(&volume.target)?;
         if let Some(reserved) = RESERVED.iter().find(|reserved| Path::new(reserved).starts_with(&target)) {
@@ -204,6 +202,21 @@ impl Ingredients<'_> {
         let real = fs::canonicalize(socket);
         socket.starts_with(source) || real.is_ok_and(|real| real.starts_with(source))
     }
+}
+
+/// Where a container for this context has things; blocks.
+pub(super) fn layout(options: &DockerOptions, context: &ExecutionContext) -> Result<Layout, SandboxError> {
+    let mut layout = jail_layout(context)?;
+    for volume in &options.volumes {
+        layout.read_only.push((source(volume)?, inner(&volume.target)?.into()));
+    }
+    Ok(layout)
+}
+
+/// What the host has of a volume.
+fn source(volume: &Volume) -> Result<PathBuf, SandboxError> {
+    let source = fs::canonicalize(&volume.host).map_err(|error| absent("volume", &volume.host, &error))?;
+    if source.is_dir() { folder("volume", &source) } else { Ok(source) }
 }
 
 fn bind(path: &str, is: &PlaceKind) -> Option<Bound> {

@@ -120,6 +120,10 @@ impl Connector for Jail {
         self.machine.isolation(Runner::choose())
     }
 
+    fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
+        folders::layout(context)
+    }
+
     fn connect<'a>(
         &'a self,
         context: &'a ExecutionContext,

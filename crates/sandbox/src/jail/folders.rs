@@ -78,7 +78,7 @@ impl Folders {
         let mut folders = Self {
             places: Vec::new(),
             roots: Vec::new(),
-            layout: Layout { workspace: WORKSPACE.into(), read_only: Vec::new() },
+            layout: layout(context)?,
             writable: Vec::new(),
             left: Vec::new(),
             workspace: workspace.clone(),
@@ -106,15 +106,10 @@ impl Folders {
                 }
                 None => folders.add(runner, &real, &target, Access::ReadOnly)?,
             }
-            if shared.host != real {
-                folders.layout.read_only.push((real, shared.target.clone()));
-            }
-            folders.layout.read_only.push((shared.host.clone(), shared.target.clone()));
         }
         for real in allowed {
             let target = text(&real)?;
             folders.add(runner, &real, &target, Access::ReadWrite)?;
-            folders.layout.read_only.push((real.clone(), real));
         }
         Ok(folders)
     }
@@ -152,6 +147,21 @@ impl Folders {
         self.places.push(place(target, PlaceKind::Bind(bind)));
         self.roots.push(Root { path: target.to_owned(), access });
     }
+}
+
+/// Where a sandbox with a file system of its own has the folders that `context` names; blocks.
+pub(crate) fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
+    let mut read_only = Vec::new();
+    for SharedFolder { host, target } in &context.read_only {
+        let real = folder("read-only folder", host)?;
+        inner(target)?;
+        if *host != real {
+            read_only.push((real, target.clone()));
+        }
+        read_only.push((host.clone(), target.clone()));
+    }
+    read_only.extend(allowed(context)?.into_iter().map(|real| (real.clone(), real)));
+    Ok(Layout { workspace: WORKSPACE.into(), read_only })
 }
 
 /// The real paths that may be written besides, at their own places inside.

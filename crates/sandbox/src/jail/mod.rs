@@ -18,7 +18,9 @@ pub use connector::Jail;
 #[cfg(feature = "docker")]
 pub(crate) use environment::usual as usual_variables;
 #[cfg(feature = "docker")]
-pub(crate) use folders::{Folders, Kept, RESERVED, Shelves as FromShelves, inner, refused};
+pub(crate) use folders::{
+    Folders, Kept, RESERVED, Shelves as FromShelves, inner, layout as jail_layout, refused,
+};
 #[cfg(feature = "docker")]
 pub(crate) use hand_back::{HandedOver, take_back};
 #[cfg(feature = "docker")]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use conjure_guest::protocol::{Access, Hello, Root};
 use futures_util::future::BoxFuture;
@@ -39,6 +40,10 @@ impl Connector for Local {
         Isolation::NONE
     }
 
+    fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
+        layout(context)
+    }
+
     fn connect<'a>(
         &'a self,
         context: &'a ExecutionContext,
@@ -72,28 +77,39 @@ struct Prepared {
     private: Private,
 }
 
-/// Looks at folders and makes the private one; blocks.
-fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<Prepared, SandboxError> {
+/// Everything is where the host has it; blocks.
+fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     let workspace = folder("workspace", &context.workspace)?;
-    let workdir = text(&workspace)?;
-    let mut roots = vec![Root { path: workdir.clone(), access: Access::ReadWrite }];
-    for path in &context.allowed_paths {
-        let path = fs::canonicalize(path).map_err(|error| absent("allowed path", path, &error))?;
-        roots.push(Root { path: text(&path)?, access: Access::ReadWrite });
-    }
     let mut read_only = Vec::new();
     for SharedFolder { host: given, .. } in &context.read_only {
         let path = folder("read-only folder", given)?;
-        roots.push(Root { path: text(&path)?, access: Access::ReadOnly });
         // A folder may be asked for by the name that the host gave it, or by what it really is.
         if *given != path {
             read_only.push((path.clone(), path.clone()));
         }
         read_only.push((given.clone(), path));
     }
+    Ok(Layout { workspace, read_only })
+}
+
+/// Looks at folders and makes the private one; blocks.
+fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<Prepared, SandboxError> {
+    let layout = layout(context)?;
+    let workdir = text(&layout.workspace)?;
+    let mut roots = vec![Root { path: workdir.clone(), access: Access::ReadWrite }];
+    for path in &context.allowed_paths {
+        let path = fs::canonicalize(path).map_err(|error| absent("allowed path", path, &error))?;
+        roots.push(Root { path: text(&path)?, access: Access::ReadWrite });
+    }
+    let mut shared: Vec<&Path> = layout.read_only.iter().map(|(_, path)| path.as_path()).collect();
+    // Once for both names.
+    shared.dedup();
+    for path in shared {
+        roots.push(Root { path: text(path)?, access: Access::ReadOnly });
+    }
     let private = Private::make()?;
     let spill = text(private.output())?;
     roots.push(Root { path: spill.clone(), access: Access::ReadOnly });
     let hello = Hello { roots, workdir, env, spill_dir: Some(spill), ..Hello::default() };
-    Ok(Prepared { hello, layout: Layout { workspace, read_only }, private })
+    Ok(Prepared { hello, layout, private })
 }

@@ -28,6 +28,8 @@ pub(crate) struct Link {
     state: Mutex<State>,
     /// Wakes the supervisor: the sandbox failed, or a deadline came nearer than the one it waits for.
     attention: Notify,
+    /// Cancelled when the sandbox has failed.
+    over: CancellationToken,
     clock: Arc<dyn Clock>,
 }
 
@@ -44,6 +46,7 @@ impl Link {
         Self {
             state: Mutex::new(State { multiplexer, armed: Deadline::NEVER }),
             attention: Notify::new(),
+            over: CancellationToken::new(),
             clock,
         }
     }
@@ -73,6 +76,14 @@ impl Link {
     pub(crate) fn fail(&self, error: SandboxError) {
         self.with(|state| state.multiplexer.fail(error));
         self.attention.notify_one();
+        self.over.cancel();
+    }
+
+    /// Resolves once nothing works any more, with the reason.
+    pub(crate) async fn failed(&self) -> SandboxError {
+        self.over.cancelled().await;
+        // It was there before the token was cancelled.
+        self.failure().unwrap_or_else(|| SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost"))
     }
 
     /// Takes all whole frames that the decoder yields.

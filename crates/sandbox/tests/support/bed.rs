@@ -39,7 +39,10 @@ impl Bed {
 
     /// A sandbox for this context, or why there is none.
     pub(crate) async fn open(kind: &dyn Kind, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
-        Sandbox::open(&*kind.connector(), context, Arc::new(SystemClock), soon(60)).await
+        let connector = kind.connector();
+        let sandbox = Sandbox::open(&*connector, context, Arc::new(SystemClock), soon(60)).await?;
+        assert_eq!(connector.layout(context).as_ref(), Ok(sandbox.layout()), "it can be told before");
+        Ok(sandbox)
     }
 
     /// A text that no other test's processes have in their arguments.
