@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, Redactor};
 use conjure_conversation::{
-    Access, Authorization, CallContext, CallTraits, ToolCall, ToolDefinition, ToolResult, ToolRunner,
+    Access, Authorization, CallContext, CallTraits, ResultContent, ToolCall, ToolDefinition, ToolResult,
+    ToolRunner,
 };
 use conjure_prompt::BuiltinTool;
 use conjure_sandbox::{CallOptions, Executor};
@@ -206,7 +207,13 @@ impl Toolbox {
     ) -> BoxFuture<'c, ToolOutcome> {
         match prepared {
             Prepared::Builtin(executor, request) => Box::pin(async move {
-                request.run(executor, &self.limits, &self.redactor, CallOptions { deadline, cancel }).await
+                let options = CallOptions { deadline, cancel };
+                let mut outcome = request.run(executor, &self.limits, &self.redactor, options).await;
+                if let Some(text) = executor.take_notice() {
+                    // First, so that it is there however much of the rest is cut.
+                    outcome.content.insert(0, ResultContent::Text { text });
+                }
+                outcome
             }),
             Prepared::Host(tool, input) => {
                 tool.call(input, ToolContext { call_id: call.id.clone(), deadline, cancel })
