@@ -173,6 +173,29 @@ impl<M: Send + 'static> Context<M> {
         Job(AbortOnDropHandle::new(tracker.spawn(task)))
     }
 
+    /// Runs `work` beside the actor to its end, whatever ends the actor: it is given a token that is cancelled when the
+    /// actor is over, and is not aborted then. Until it is over, the actor is not gone and not started again, so what must be
+    /// put away in order, such as a sandbox, is away before another takes its place. It bounds itself: nothing else does, but
+    /// the end of the Tokio runtime.
+    pub fn spawn_lasting<F, Fut>(&self, work: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (life, over) = (Arc::clone(&self.inner.life), self.inner.over.clone());
+        let underway = self.underway();
+        let task = async move {
+            // Dropped after the work, whatever ends it.
+            let Some(_underway) = underway else { return };
+            // Its making, too, is the actor's code.
+            let work = AssertUnwindSafe(async { work(over).await }).catch_unwind();
+            if let Err(payload) = work.await {
+                tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+            }
+        };
+        drop(self.inner.jobs.spawn(task));
+    }
+
     /// Runs `work`, which blocks, on a thread beside the actor. Nothing can abort it: until it is over, the actor is not
     /// gone and not started again.
     pub fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> Job {

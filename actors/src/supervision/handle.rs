@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
 use conjure_base::{Clock, Deadline, SystemClock};
@@ -16,7 +17,7 @@ use super::monitor::Monitor;
 use super::node::{Gauge, Node};
 use super::slot::Slot;
 use super::spec::ChildSpec;
-use super::tree::{ActorInfo, Counts, Tree};
+use super::tree::{ActorInfo, Counts, Status, Tree};
 
 /// The place of a supervisor, over all its incarnations.
 pub(crate) struct SupervisorPort {
@@ -113,6 +114,41 @@ impl Supervisor {
         self.node()?.child(id).map(|child| ActorInfo::of(&child))
     }
 
+    /// Waits until nothing is under way by which a child would run: it is finished or quarantined, or `None`: there is no such
+    /// child. Asks nobody.
+    ///
+    /// # Errors
+    /// When that was not so before the deadline, or the supervisor never ran.
+    pub async fn left_alone(
+        &self,
+        id: &ChildId,
+        deadline: Deadline,
+    ) -> Result<Option<ActorInfo>, RequestError> {
+        let waiting = async {
+            loop {
+                let node = self.node().ok_or_else(|| RequestError::NotRunning(self.port.id.clone()))?;
+                let Some(child) = node.child(id) else { return Ok(None) };
+                let mut changed = pin!(child.changes.notified());
+                // From here on no change is missed.
+                changed.as_mut().enable();
+                let info = ActorInfo::of(&child);
+                if matches!(info.status, Status::Finished | Status::Quarantined) {
+                    return Ok(Some(info));
+                }
+                if node.child(id).is_some_and(|known| Arc::ptr_eq(&known, &child)) {
+                    changed.await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            found = waiting => found,
+            () = SystemClock.sleep_until(deadline) => {
+                Err(RequestError::DeadlinePassed(self.port.id.clone()))
+            }
+        }
+    }
+
     /// It and all below it; `None` before it was first started.
     #[must_use]
     pub fn tree(&self) -> Option<Tree> {
@@ -178,6 +214,13 @@ impl Child {
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
         self.life.as_ref().map(Monitor::of)
+    }
+
+    /// Ends this incarnation at whatever it awaits, without asking; its supervisor takes that for abnormal.
+    pub fn kill(&self) {
+        if let Some(life) = &self.life {
+            life.kill();
+        }
     }
 }
 

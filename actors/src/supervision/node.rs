@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{SessionId, TenantId};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::exit::Exit;
 use super::id::ChildId;
@@ -58,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     pub(crate) labels: Labels,
     pub(crate) gauge: Gauge,
+    /// Tells those that wait of another status, and of its being forgotten.
+    pub(crate) changes: Notify,
     state: Mutex<NodeState>,
     children: Mutex<BTreeMap<Key, Arc<Node>>>,
 }
@@ -85,7 +87,7 @@ impl Node {
             waits_for: None,
         };
         let (state, children) = (Mutex::new(state), Mutex::default());
-        Self { id, path, kind, labels, gauge, state, children }
+        Self { id, path, kind, labels, gauge, changes: Notify::new(), state, children }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, NodeState> {
@@ -107,13 +109,17 @@ impl Node {
 
     pub(crate) fn forget(&self, key: Key) {
         let forgotten = self.table().remove(&key);
-        drop(forgotten);
+        if let Some(child) = forgotten {
+            child.changes.notify_waiters();
+        }
     }
 
     /// A new incarnation of a supervisor begins without children.
     pub(crate) fn forget_all(&self) {
         let forgotten = std::mem::take(&mut *self.table());
-        drop(forgotten);
+        for child in forgotten.into_values() {
+            child.changes.notify_waiters();
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Self>>> {

@@ -286,6 +286,7 @@ impl Nursery {
             (std::mem::replace(&mut state.status, status), state.last_exit.clone())
         };
         if before != status {
+            cot.node.changes.notify_waiters();
             transition::became(&cot.node, status, last_exit.as_ref());
         }
     }

@@ -2,6 +2,8 @@
 //! (`trap_…`).
 
 #[cfg(test)]
+mod lasting;
+#[cfg(test)]
 mod lines_children;
 #[cfg(test)]
 mod lines_lives;
