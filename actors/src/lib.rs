@@ -4,10 +4,12 @@
 //! holds its handle speaks to whichever incarnation runs.
 //!
 //! [`supervision`] is a library of its own: OTP's semantics (child specs, strategies, restart intensity, ordered
-//! shutdown, monitors) on the actors of `ractor`, which this crate alone names.
+//! shutdown, monitors) on the actors of `ractor`, which this crate alone names. [`executors`] is the sandbox of a session,
+//! watched and replaced.
 
 mod unwind;
 
+pub mod executors;
 pub mod journal;
 pub mod session;
 pub mod supervision;

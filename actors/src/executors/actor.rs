@@ -1,0 +1,187 @@
+//! The actor beside one sandbox: it has it made, watches it, and fails when it is lost, so that its supervisor replaces it.
+//!
+//! State: the sandbox, in lasting work of the actor. In a crash of the actor that work clears the sandbox away, and only then
+//! the actor counts as gone; in a crash of the host the sandbox ends itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+#[cfg(target_os = "linux")]
+use conjure_sandbox::CallOptions;
+use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::berth::{Berth, Occupant};
+use super::source::ExecutorSource;
+use crate::supervision::{Address, Context, Failure, Flow, Worker};
+
+/// Beyond this, a sandbox that is cleared away is complained about.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Watches over one sandbox.
+pub(crate) struct ExecutorActor {
+    _private: (),
+}
+
+/// What it understands.
+pub(crate) enum ExecutorMessage {
+    /// Its sandbox has ended.
+    Lost(SandboxError),
+}
+
+/// What it is made of.
+#[derive(Clone)]
+pub(crate) struct Makings {
+    pub(crate) source: Arc<dyn ExecutorSource>,
+    pub(crate) berth: Arc<Berth>,
+    pub(crate) start_within: Duration,
+}
+
+impl ExecutorActor {
+    /// Has the sandbox made, and returns when it serves calls.
+    pub(crate) async fn start(makings: Makings, context: Context<ExecutorMessage>) -> Result<Self, Failure> {
+        let _waiting = context.waits_for("its sandbox");
+        let (ready, started) = oneshot::channel();
+        let address = context.address().clone();
+        let deadline = SystemClock.deadline(makings.start_within);
+        context.spawn_lasting(move |over| async move {
+            let kept = keep(&makings, deadline, &address, ready, &over).await;
+            if let Err((error, ready)) = kept {
+                // Told when nothing of it is left.
+                let _ = ready.send(Err(error));
+            }
+        });
+        match started.await {
+            Ok(Ok(())) => Ok(Self { _private: () }),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err("the making of the sandbox broke off".into()),
+        }
+    }
+}
+
+impl Worker for ExecutorActor {
+    type Message = ExecutorMessage;
+
+    async fn handle(
+        &mut self,
+        ExecutorMessage::Lost(reason): ExecutorMessage,
+        _: &Context<ExecutorMessage>,
+    ) -> Result<Flow, Failure> {
+        Err(reason.into())
+    }
+}
+
+type Ready = oneshot::Sender<Result<(), SandboxError>>;
+
+/// Makes a sandbox, keeps it until it or the actor ends, and clears it away.
+async fn keep(
+    makings: &Makings,
+    deadline: Deadline,
+    address: &Address<ExecutorMessage>,
+    ready: Ready,
+    over: &CancellationToken,
+) -> Result<(), (SandboxError, Ready)> {
+    let Makings { source, berth, .. } = makings;
+    // The supervisor sees to it that the one before is gone. This says so again, where it matters.
+    let Some(_moored) = over.run_until_cancelled(berth.mooring.lock()).await else { return Ok(()) };
+    if berth.closed.is_cancelled() {
+        let message = "the session's sandbox was closed";
+        return Err((SandboxError::new(SandboxErrorKind::Unavailable, message), ready));
+    }
+    let Some(opened) = over.run_until_cancelled(source.open(deadline)).await else { return Ok(()) };
+    let executor: Arc<dyn Executor> = match opened {
+        Ok(executor) => Arc::from(executor),
+        Err(error) => return Err((error, ready)),
+    };
+    let furnished = over.run_until_cancelled(furnish(&executor, makings, deadline)).await;
+    let outcome = match furnished {
+        None => Ok(()),
+        Some(Err(error)) => Err((error, ready)),
+        Some(Ok(occupant)) => {
+            // Whoever waited may have given up: then the actor is over.
+            let _ = ready.send(Ok(()));
+            watch(&occupant, berth, address, over).await;
+            Ok(())
+        }
+    };
+    clear_away(&*executor).await;
+    outcome
+}
+
+/// Prepares a sandbox, puts on its shelves what was on those of the one before, and has it serve calls.
+async fn furnish(
+    executor: &Arc<dyn Executor>,
+    makings: &Makings,
+    deadline: Deadline,
+) -> Result<Arc<Occupant>, SandboxError> {
+    let Makings { source, berth, .. } = makings;
+    if executor.layout() != source.layout() {
+        let message = "things lie elsewhere in the sandbox than its source had said; mend the source";
+        return Err(SandboxError::new(SandboxErrorKind::Unavailable, message));
+    }
+    executor.init().await?;
+    furnished(executor, berth, deadline).await
+}
+
+#[cfg(target_os = "linux")]
+async fn furnished(
+    executor: &Arc<dyn Executor>,
+    berth: &Berth,
+    deadline: Deadline,
+) -> Result<Arc<Occupant>, SandboxError> {
+    let mut provided = 0;
+    loop {
+        for provision in berth.provisions(provided) {
+            executor.provide(provision, CallOptions::until(deadline)).await?;
+            provided += 1;
+        }
+        if let Some(occupant) = berth.occupy_with(executor, provided) {
+            return Ok(occupant);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unused_async, reason = "elsewhere there is something to wait for")]
+async fn furnished(
+    executor: &Arc<dyn Executor>,
+    berth: &Berth,
+    _: Deadline,
+) -> Result<Arc<Occupant>, SandboxError> {
+    Ok(berth.occupy(Arc::clone(executor)))
+}
+
+/// Waits for the end of the sandbox or of its actor, and has no more calls served.
+async fn watch(
+    occupant: &Arc<Occupant>,
+    berth: &Berth,
+    address: &Address<ExecutorMessage>,
+    over: &CancellationToken,
+) {
+    match over.run_until_cancelled(occupant.ended()).await {
+        Some(reason) => {
+            berth.vacate(occupant, reason.clone());
+            // It may just be ending by itself.
+            let _ = address.send(ExecutorMessage::Lost(reason));
+        }
+        None => {
+            let message = "the sandbox was lost: it was ended together with the actor that kept it";
+            berth.vacate(occupant, SandboxError::new(SandboxErrorKind::Lost, message));
+        }
+    }
+}
+
+/// Returns when nothing of the sandbox is left, however long that takes: the next one gets its workspace.
+async fn clear_away(executor: &dyn Executor) {
+    let cleaning = executor.cleanup();
+    tokio::pin!(cleaning);
+    tokio::select! {
+        biased;
+        () = &mut cleaning => return,
+        () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE)) => {}
+    }
+    tracing::warn!(?executor, "a sandbox is not gone yet; until it is, no other takes its place");
+    cleaning.await;
+}

@@ -1,0 +1,201 @@
+//! The place of a session's one sandbox, over all its incarnations: what calls read, and its actor fills and clears.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+#[cfg(target_os = "linux")]
+use conjure_sandbox::Provision;
+use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::notice::Notice;
+
+/// What the tools' side and the actor's share.
+pub(crate) struct Berth {
+    occupant: watch::Sender<Option<Arc<Occupant>>>,
+    /// Held from before a sandbox is made until nothing of it is left.
+    pub(crate) mooring: tokio::sync::Mutex<()>,
+    /// Nobody wants a sandbox any more.
+    pub(crate) closed: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the model has not been told yet.
+    notice: Option<Notice>,
+    /// What was put on the shelves, to be put on those of the next one, too.
+    #[cfg(target_os = "linux")]
+    provisions: Vec<Provision>,
+}
+
+/// A sandbox that serves calls.
+pub(crate) struct Occupant {
+    pub(crate) executor: Arc<dyn Executor>,
+    /// Something was done in it, so that something is gone when it is lost.
+    is_used: AtomicBool,
+    /// Cancelled when it serves no calls any more, for the reason that was set before.
+    gone: CancellationToken,
+    reason: OnceLock<SandboxError>,
+    /// Cancelled when a call found it lost, for the reason that was set before.
+    condemned: CancellationToken,
+}
+
+impl Berth {
+    pub(crate) fn new(notice: Option<Notice>) -> Self {
+        Self {
+            occupant: watch::Sender::new(None),
+            mooring: tokio::sync::Mutex::new(()),
+            closed: CancellationToken::new(),
+            state: Mutex::new(State { notice, ..State::default() }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sandbox, when there is one that has not ended.
+    pub(crate) fn live(&self) -> Option<Arc<Occupant>> {
+        self.occupant.borrow().as_ref().filter(|occupant| occupant.is_live()).cloned()
+    }
+
+    /// Resolves when there is a sandbox. The one that is there and has ended already is none.
+    pub(crate) async fn occupied(&self) {
+        let mut occupants = self.occupant.subscribe();
+        let is_live = |occupant: &Option<Arc<Occupant>>| occupant.as_ref().is_some_and(|one| one.is_live());
+        // The sender is here.
+        let _ = occupants.wait_for(is_live).await;
+    }
+
+    /// Has calls served by this sandbox.
+    pub(crate) fn occupy(&self, executor: Arc<dyn Executor>) -> Arc<Occupant> {
+        let occupant = Arc::new(Occupant::new(executor));
+        self.occupant.send_replace(Some(Arc::clone(&occupant)));
+        occupant
+    }
+
+    /// Has it serve no more calls, and ends those that are under way.
+    pub(crate) fn vacate(&self, occupant: &Arc<Occupant>, reason: SandboxError) {
+        if occupant.is_used.load(Ordering::Acquire) {
+            self.state().notice = Some(Notice::lost(&reason, occupant.executor.isolation()));
+        }
+        self.occupant.send_if_modified(|current| {
+            let is_it = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, occupant));
+            if is_it {
+                *current = None;
+            }
+            is_it
+        });
+        let _ = occupant.reason.set(reason);
+        occupant.gone.cancel();
+    }
+
+    /// What the model has not been told, when there is a sandbox of which it is true.
+    pub(crate) fn take_notice(&self) -> Option<Notice> {
+        self.live()?;
+        self.state().notice.take()
+    }
+
+    /// What is to be on the shelves; those after the first `known`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn provisions(&self, known: usize) -> Vec<Provision> {
+        self.state().provisions.get(known..).unwrap_or_default().to_vec()
+    }
+
+    /// Remembers what was put on the shelves of this sandbox, which may be gone since: then the next one gets it. Says
+    /// no when there is a next one already, which may not have got it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn remember(&self, provision: &Provision, occupant: &Arc<Occupant>) -> bool {
+        // What comes to be there is read under the same lock ([`Berth::occupy_with`]).
+        let mut state = self.state();
+        let is_current = match &*self.occupant.borrow() {
+            None => true,
+            Some(current) => Arc::ptr_eq(current, occupant),
+        };
+        let is_known = |known: &Provision| known.shelf == provision.shelf && known.name == provision.name;
+        if is_current && !state.provisions.iter().any(is_known) {
+            state.provisions.push(provision.clone());
+        }
+        is_current
+    }
+
+    /// As [`Berth::occupy`], unless more is to be on the shelves by now than these.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn occupy_with(&self, executor: &Arc<dyn Executor>, provided: usize) -> Option<Arc<Occupant>> {
+        let state = self.state();
+        (state.provisions.len() == provided).then(|| self.occupy(Arc::clone(executor)))
+    }
+}
+
+impl Occupant {
+    fn new(executor: Arc<dyn Executor>) -> Self {
+        Self {
+            executor,
+            is_used: AtomicBool::new(false),
+            gone: CancellationToken::new(),
+            reason: OnceLock::new(),
+            condemned: CancellationToken::new(),
+        }
+    }
+
+    /// Whether it has not ended, as far as anybody knows.
+    fn is_live(&self) -> bool {
+        !self.gone.is_cancelled()
+            && !self.condemned.is_cancelled()
+            && self.executor.ended().now_or_never().is_none()
+    }
+
+    /// Follows a call in it: one that does not end with its sandbox is ended here.
+    pub(crate) async fn follow<T>(
+        &self,
+        call: impl Future<Output = Result<T, SandboxError>>,
+    ) -> Result<T, SandboxError> {
+        self.is_used.store(true, Ordering::Release);
+        tokio::select! {
+            biased;
+            result = call => result.inspect_err(|error| self.look_at(error)),
+            lost = self.lost() => Err(lost),
+        }
+    }
+
+    /// A sandbox that cannot tell its own end is found out by its calls.
+    pub(crate) fn look_at(&self, error: &SandboxError) {
+        if error.kind() == SandboxErrorKind::Lost {
+            let _ = self.reason.set(error.clone());
+            self.condemned.cancel();
+        }
+    }
+
+    /// Resolves when it serves no calls any more.
+    pub(crate) async fn lost(&self) -> SandboxError {
+        self.gone.cancelled().await;
+        self.reason()
+    }
+
+    /// Resolves when it has ended, by its own word or by what a call found.
+    pub(crate) async fn ended(&self) -> SandboxError {
+        tokio::select! {
+            biased;
+            reason = self.executor.ended() => reason,
+            () = self.condemned.cancelled() => self.reason(),
+        }
+    }
+
+    fn reason(&self) -> SandboxError {
+        let reason = self.reason.get().cloned();
+        reason.unwrap_or_else(|| SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost"))
+    }
+}
+
+impl fmt::Debug for Berth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let occupant = self.occupant.borrow();
+        let executor = occupant.as_ref().map(|occupant| &occupant.executor);
+        f.debug_struct("Berth").field("sandbox", &executor).finish_non_exhaustive()
+    }
+}

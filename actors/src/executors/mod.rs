@@ -1,0 +1,32 @@
+//! The sandbox of a session, supervised: it is made when the first call needs it, watched, and replaced when it is lost.
+//!
+//! [`ExecutorsSpec`] makes two things of an [`ExecutorSource`]: a supervisor for the session's part of the tree, and a
+//! [`SupervisedExecutor`], which is what the session's tools hold. Calls go straight to the sandbox, at the speed of a
+//! fork; the actor beside it only watches. What to rely on:
+//!
+//! - A call that is under way when the sandbox dies, or its actor does, ends as `Lost`. It is never run again by itself.
+//! - The sandbox is replaced by one with the same workspace. A call that comes meanwhile waits for that until its own
+//!   deadline. What was provided to the one before is provided again.
+//! - **There are never two sandboxes of a session at once**: the next one is made only when nothing of the one before is
+//!   left, whatever ended it. For that the end of a sandbox belongs to lasting work of its actor
+//!   ([`Context::spawn_lasting`](crate::supervision::Context::spawn_lasting)), and not to the actor's last words. Under
+//!   `local`, which holds nothing together, what a killed guest ran ends a moment after it.
+//! - A sandbox belongs to one session: its source hands it over by value.
+//! - What the model cannot see by itself, that the sandbox is another one and what is gone, it is told once, with the
+//!   next result ([`Executor::take_notice`](conjure_sandbox::Executor::take_notice)).
+//! - A first start that fails is the error of the call that needed it; the next call tries again. A sandbox that cannot be
+//!   replaced is tried again after longer and longer waits, a few times, and then with each call.
+//!
+//! State: all in memory. A crash of the host ends the sandbox with it; a session that goes on says so
+//! ([`ExecutorsSpec::resumed`]).
+
+mod actor;
+mod berth;
+mod notice;
+mod source;
+mod spec;
+mod supervised;
+
+pub use source::{ConnectorSource, ExecutorSource};
+pub use spec::{ExecutorOptions, ExecutorsSpec};
+pub use supervised::SupervisedExecutor;

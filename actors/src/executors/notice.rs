@@ -1,0 +1,119 @@
+//! What the model is told of a sandbox that is another one than before.
+
+use std::fmt;
+use std::path::Path;
+
+use conjure_sandbox::{Boundary, Isolation, SandboxError};
+
+/// Characters of a reason that are told.
+const REASON: usize = 400;
+
+/// Why the sandbox is another one than the model knows, and what went with that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Notice {
+    why: Why,
+    files: Files,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Why {
+    /// It was lost, for this reason.
+    Lost(String),
+    /// The conversation rested, and the sandbox ended then.
+    Resumed,
+}
+
+/// What becomes of files outside the workspace when a sandbox ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Files {
+    /// They are the sandbox's own, and go with it.
+    Own,
+    /// They are the host's.
+    OfHost,
+}
+
+impl Notice {
+    pub(crate) fn lost(reason: &SandboxError, isolation: Isolation) -> Self {
+        Self {
+            why: Why::Lost(reason.to_string().chars().take(REASON).collect()),
+            files: Files::of(isolation),
+        }
+    }
+
+    pub(crate) const fn resumed(isolation: Isolation) -> Self {
+        Self { why: Why::Resumed, files: Files::of(isolation) }
+    }
+
+    /// The note, for a sandbox with this workspace.
+    pub(crate) fn text(&self, workspace: &Path) -> String {
+        let workspace = workspace.display();
+        let files = match self.files {
+            Files::Own => format!(
+                ", and all files that were not in `{workspace}`, such as those in `/tmp`. Still there: `{workspace}` \
+                 as it was left, and the skills"
+            ),
+            Files::OfHost => format!(". Still there: all files, those in `{workspace}` as they were left"),
+        };
+        format!(
+            "[{}. This ran in a new sandbox. Gone with the one before: everything that ran in it, also in the \
+             background{files}.]",
+            self.why
+        )
+    }
+}
+
+impl Files {
+    const fn of(isolation: Isolation) -> Self {
+        match isolation.filesystem {
+            Boundary::Enforced => Self::Own,
+            Boundary::Open => Self::OfHost,
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(reason) => {
+                write!(f, "Before this call the sandbox ended: {reason}")
+            }
+            Self::Resumed => f.write_str("The conversation was taken up again"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_sandbox::SandboxErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn the_model_is_told_what_is_gone_and_what_is_there() {
+        let reason = SandboxError::new(
+            SandboxErrorKind::Lost,
+            "the sandbox was lost: the guest ended (killed by signal 9)",
+        );
+        let lost = Notice::lost(&reason, Isolation::FULL);
+        assert_eq!(
+            lost.text(Path::new("/workspace")),
+            "[Before this call the sandbox ended: the sandbox was lost: the guest ended (killed by signal 9). This ran in a \
+             new sandbox. Gone with the one before: everything that ran in it, also in the background, and all files \
+             that were not in `/workspace`, such as those in `/tmp`. Still there: `/workspace` as it was left, and the \
+             skills.]"
+        );
+        let resumed = Notice::resumed(Isolation::NONE);
+        assert_eq!(
+            resumed.text(Path::new("/home/me/project")),
+            "[The conversation was taken up again. This ran in a new sandbox. Gone with the one before: everything that ran \
+             in it, also in the background. Still there: all files, those in `/home/me/project` as they were left.]"
+        );
+    }
+
+    #[test]
+    fn a_reason_of_any_length_is_cut() {
+        let reason = SandboxError::new(SandboxErrorKind::Lost, "ä".repeat(10_000));
+        let text = Notice::lost(&reason, Isolation::FULL).text(Path::new("/workspace"));
+        assert!(text.chars().count() < 1_000, "{text}");
+    }
+}

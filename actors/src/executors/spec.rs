@@ -1,0 +1,85 @@
+//! What a session's part of the tree for sandboxes is made of.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::berth::Berth;
+use super::notice::Notice;
+use super::source::ExecutorSource;
+use super::supervised::SupervisedExecutor;
+use crate::supervision::{Backoff, ChildId, ChildSpec, Domain, Intensity, SpecError, SupervisorSpec};
+
+/// How a session's sandbox is treated.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct ExecutorOptions {
+    /// How long its start may take, preparation included.
+    pub start_within: Duration,
+    /// How long it is waited before it is replaced again.
+    pub backoff: Backoff,
+    /// How many replacements are too many: then the next call asks for one, and nobody before.
+    pub intensity: Intensity,
+    /// After so many replacements in a row that did not start, it is left to the next call, too.
+    pub attempts: NonZeroU32,
+}
+
+impl Default for ExecutorOptions {
+    /// A minute to start; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
+    fn default() -> Self {
+        Self {
+            start_within: Duration::from_secs(60),
+            backoff: Backoff::new(Duration::from_millis(2), Duration::from_secs(5), Duration::from_secs(60)),
+            intensity: Intensity::new(5, Duration::from_secs(30)),
+            attempts: NonZeroU32::MIN.saturating_add(2),
+        }
+    }
+}
+
+/// A session's supervisor of executors, and the executor for its tools.
+#[derive(Debug)]
+pub struct ExecutorsSpec {
+    source: Arc<dyn ExecutorSource>,
+    options: ExecutorOptions,
+    notice: Option<Notice>,
+}
+
+impl ExecutorsSpec {
+    /// For a session that begins, with sandboxes of this source. None is made before the first call.
+    #[must_use]
+    pub fn new(source: Arc<dyn ExecutorSource>) -> Self {
+        Self { source, options: ExecutorOptions::default(), notice: None }
+    }
+
+    /// Treats the sandbox so.
+    #[must_use]
+    pub fn options(mut self, options: ExecutorOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// For a session that goes on and had a sandbox before, which ended when it rested or its host did: the model is told
+    /// so, with the first result.
+    #[must_use]
+    pub fn resumed(mut self) -> Self {
+        self.notice = Some(Notice::resumed(self.source.isolation()));
+        self
+    }
+
+    /// The supervisor's spec, for the session's part of the tree, and the executor, which works while that runs.
+    ///
+    /// # Errors
+    /// None that a caller could cause.
+    pub fn build(self) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
+        let (spec, supervisor) = SupervisorSpec::dynamic(ChildId::new("executors")?)
+            .capacity(1)
+            .domain(Domain::EachChild)
+            .intensity(self.options.intensity)
+            .quarantine_after(self.options.attempts)
+            .build();
+        let berth = Arc::new(Berth::new(self.notice));
+        let executor =
+            SupervisedExecutor::new(ChildId::new("executor")?, self.source, supervisor, berth, self.options);
+        Ok((spec, executor))
+    }
+}

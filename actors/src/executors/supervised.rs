@@ -1,0 +1,352 @@
+//! The executor that a session's tools hold: whichever sandbox serves at the moment.
+
+use std::fmt;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+#[cfg(target_os = "linux")]
+use conjure_sandbox::Provision;
+use conjure_sandbox::{
+    CallOptions, Command, CommandOutcome, ContentStream, Executor, Isolation, Layout, LineRange, Listing,
+    SandboxError, SandboxErrorKind, View, Written,
+};
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+
+use super::actor::{ExecutorActor, Makings};
+use super::berth::{Berth, Occupant};
+use super::source::ExecutorSource;
+use super::spec::ExecutorOptions;
+use crate::supervision::{
+    ChildId, ChildSpec, Exit, RequestError, Restart, StartError, StartFailure, Supervisor, WorkerSpec,
+};
+
+/// How long a session waits for the end of its sandbox.
+const CLEANUP: Duration = Duration::from_secs(30);
+
+/// The sandbox of one session, over all its replacements; see the [module](super). Clones are the same.
+#[derive(Clone)]
+pub struct SupervisedExecutor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: ChildId,
+    source: Arc<dyn ExecutorSource>,
+    supervisor: Supervisor,
+    berth: Arc<Berth>,
+    options: ExecutorOptions,
+}
+
+impl SupervisedExecutor {
+    pub(crate) fn new(
+        id: ChildId,
+        source: Arc<dyn ExecutorSource>,
+        supervisor: Supervisor,
+        berth: Arc<Berth>,
+        options: ExecutorOptions,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { id, source, supervisor, berth, options }) }
+    }
+
+    /// The supervisor of its actor.
+    #[must_use]
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.inner.supervisor
+    }
+
+    /// Has a sandbox made before a call needs it; returns when there is one.
+    ///
+    /// # Errors
+    /// As a call that needs one.
+    pub async fn warm(&self, deadline: Deadline) -> Result<(), SandboxError> {
+        self.occupant(&CallOptions::until(deadline)).await.map(drop)
+    }
+
+    /// The sandbox, waited for within the bounds of the call that needs it.
+    async fn occupant(&self, options: &CallOptions) -> Result<Arc<Occupant>, SandboxError> {
+        let inner = &*self.inner;
+        if let Some(occupant) = inner.berth.live() {
+            return Ok(occupant);
+        }
+        let late = || {
+            let message = format!("the sandbox was not ready in time{}; try again", inner.last_words());
+            SandboxError::new(SandboxErrorKind::TimedOut, message)
+        };
+        tokio::select! {
+            biased;
+            () = options.cancel.cancelled() => {
+                let message = "it was cancelled while it waited for the sandbox; nothing was done";
+                Err(SandboxError::new(SandboxErrorKind::Cancelled, message))
+            }
+            closed = inner.closed() => Err(closed),
+            found = inner.find(options.deadline) => found.map_err(|error| error.unwrap_or_else(late)),
+            () = SystemClock.sleep_until(options.deadline) => Err(late()),
+        }
+    }
+}
+
+impl Inner {
+    /// Has the sandbox made when nobody is at it, or waits for it. The error is `None` when the time is up.
+    async fn find(&self, deadline: Deadline) -> Result<Arc<Occupant>, Option<SandboxError>> {
+        let mut is_tried_again = false;
+        loop {
+            if let Some(occupant) = self.berth.live() {
+                return Ok(occupant);
+            }
+            let started = match self.supervisor.start_child(self.child(), deadline).await {
+                // It failed too often, and is tried once more for this call.
+                Err(StartError::Quarantined { .. }) if !is_tried_again => {
+                    is_tried_again = true;
+                    self.supervisor.restart_child(&self.id, deadline).await
+                }
+                started => started,
+            };
+            match started {
+                // It is there, or has ended again.
+                Ok(_) => {}
+                Err(StartError::AlreadyStarted(_)) => self.await_replacement(deadline).await,
+                Err(StartError::Request(RequestError::DeadlinePassed(_))) => return Err(None),
+                Err(error) => return Err(Some(not_started(&error))),
+            }
+        }
+    }
+
+    /// Waits until there is a sandbox, or nobody is at making one.
+    async fn await_replacement(&self, deadline: Deadline) {
+        tokio::select! {
+            biased;
+            () = self.berth.occupied() => {}
+            // Whoever asks next is told why.
+            _ = self.supervisor.left_alone(&self.id, deadline) => {}
+        }
+    }
+
+    fn child(&self) -> ChildSpec {
+        let makings = Makings {
+            source: Arc::clone(&self.source),
+            berth: Arc::clone(&self.berth),
+            start_within: self.options.start_within,
+        };
+        let start = move |context| ExecutorActor::start(makings.clone(), context);
+        WorkerSpec::new(self.id.clone(), start)
+            .restart(Restart::TRANSIENT)
+            .backoff(self.options.backoff)
+            .start_within(self.options.start_within)
+            .queue(8)
+            .build()
+            .0
+    }
+
+    /// How its last end is told to a call that waited in vain.
+    fn last_words(&self) -> String {
+        let exit = self.supervisor.child(&self.id).and_then(|child| child.last_exit);
+        exit.map(|exit| format!(" (the last time it {exit})")).unwrap_or_default()
+    }
+
+    async fn closed(&self) -> SandboxError {
+        self.berth.closed.cancelled().await;
+        SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
+    }
+}
+
+/// Why there is no sandbox, with the words of whoever failed at making it.
+fn not_started(error: &StartError) -> SandboxError {
+    let exit = match error {
+        StartError::Failed(exit) => Some(exit),
+        StartError::Quarantined { exit, .. } => exit.as_ref(),
+        _ => None,
+    };
+    let (kind, why) = match exit {
+        Some(Exit::StartFailed(StartFailure::Failed(cause))) => {
+            let cause = cause.error();
+            let kind = cause.downcast_ref::<SandboxError>().map(SandboxError::kind);
+            (kind.unwrap_or(SandboxErrorKind::Unavailable), cause.to_string())
+        }
+        Some(Exit::StartFailed(failure)) => (SandboxErrorKind::Unavailable, failure.to_string()),
+        Some(exit) => (SandboxErrorKind::Unavailable, format!("it ends each time; the last time it {exit}")),
+        None => (SandboxErrorKind::Unavailable, error.to_string()),
+    };
+    // What is about the sandbox as a whole; other kinds would be taken for those of the call's own file or command.
+    let kind = match kind {
+        SandboxErrorKind::EngineUnavailable
+        | SandboxErrorKind::ImageNotFound
+        | SandboxErrorKind::NotEnforced
+        | SandboxErrorKind::NoSpace
+        | SandboxErrorKind::Exhausted => kind,
+        _ => SandboxErrorKind::Unavailable,
+    };
+    SandboxError::new(kind, format!("the sandbox could not be started: {why}"))
+}
+
+impl Executor for SupervisedExecutor {
+    fn layout(&self) -> &Layout {
+        self.inner.source.layout()
+    }
+
+    fn isolation(&self) -> Isolation {
+        let occupant = self.inner.berth.live();
+        occupant.map_or_else(|| self.inner.source.isolation(), |occupant| occupant.executor.isolation())
+    }
+
+    fn run<'a>(
+        &'a self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
+        Box::pin(async move {
+            let occupant = self.occupant(&options).await?;
+            occupant.follow(occupant.executor.run(command, options)).await
+        })
+    }
+
+    fn view<'a>(
+        &'a self,
+        path: &'a str,
+        range: Option<LineRange>,
+        max_bytes: u64,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<View, SandboxError>> {
+        Box::pin(async move {
+            let occupant = self.occupant(&options).await?;
+            occupant.follow(occupant.executor.view(path, range, max_bytes, options)).await
+        })
+    }
+
+    fn create_file<'a>(
+        &'a self,
+        path: &'a str,
+        content: &'a [u8],
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        Box::pin(async move {
+            let occupant = self.occupant(&options).await?;
+            occupant.follow(occupant.executor.create_file(path, content, options)).await
+        })
+    }
+
+    fn str_replace<'a>(
+        &'a self,
+        path: &'a str,
+        old: &'a str,
+        new: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        Box::pin(async move {
+            let occupant = self.occupant(&options).await?;
+            occupant.follow(occupant.executor.str_replace(path, old, new, options)).await
+        })
+    }
+
+    /// Ends the sandbox and its actor, and waits for that. No other is made afterwards.
+    fn cleanup(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let inner = &self.inner;
+            inner.berth.closed.cancel();
+            let deadline = SystemClock.deadline(CLEANUP);
+            match inner.supervisor.terminate_child(&inner.id, deadline).await {
+                Ok(()) | Err(RequestError::NotFound(_)) => {}
+                // What stops the supervisor stops all below it.
+                Err(error) => tracing::debug!(%error, "the end of a sandbox was not waited for"),
+            }
+        })
+    }
+
+    fn ended(&self) -> BoxFuture<'_, SandboxError> {
+        Box::pin(self.inner.closed())
+    }
+
+    fn take_notice(&self) -> Option<String> {
+        let notice = self.inner.berth.take_notice()?;
+        Some(notice.text(&self.layout().workspace))
+    }
+
+    fn list<'a>(
+        &'a self,
+        path: &'a str,
+        depth: u32,
+        max_entries: u32,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
+        Box::pin(async move {
+            let occupant = self.occupant(&options).await?;
+            occupant.follow(occupant.executor.list(path, depth, max_entries, options)).await
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<ContentStream, SandboxError>> {
+        Box::pin(async move {
+            let occupant = self.occupant(&options).await?;
+            let content = occupant.follow(occupant.executor.read(path, options)).await?;
+            Ok(followed(content, Arc::clone(&occupant)))
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
+        content: ContentStream,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        Box::pin(async move {
+            let occupant = self.occupant(&options).await?;
+            occupant.follow(occupant.executor.write(path, content, options)).await
+        })
+    }
+
+    /// Also on the shelves of every sandbox that takes the place of this one.
+    #[cfg(target_os = "linux")]
+    fn provide<'a>(
+        &'a self,
+        provision: Provision,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
+        Box::pin(async move {
+            loop {
+                let occupant = self.occupant(&options).await?;
+                let providing = occupant.executor.provide(provision.clone(), options.clone());
+                let path = occupant.follow(providing).await?;
+                if self.inner.berth.remember(&provision, &occupant) {
+                    return Ok(path);
+                }
+                // It was replaced just now, by one that does not have this.
+            }
+        })
+    }
+}
+
+/// A content that ends with its sandbox.
+fn followed(content: ContentStream, occupant: Arc<Occupant>) -> ContentStream {
+    stream::unfold(Some((content, occupant)), |following| async move {
+        let (mut content, occupant) = following?;
+        let piece = tokio::select! {
+            biased;
+            piece = content.next() => piece?,
+            lost = occupant.lost() => Err(lost),
+        };
+        match piece {
+            Ok(piece) => Some((Ok(piece), Some((content, occupant)))),
+            Err(error) => {
+                occupant.look_at(&error);
+                Some((Err(error), None))
+            }
+        }
+    })
+    .boxed()
+}
+
+impl fmt::Debug for SupervisedExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SupervisedExecutor")
+            .field("source", &self.inner.source)
+            .field("berth", &self.inner.berth)
+            .finish_non_exhaustive()
+    }
+}

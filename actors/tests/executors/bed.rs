@@ -1,0 +1,197 @@
+//! A session's supervised sandbox, in a tree of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::executors::{ConnectorSource, ExecutorsSpec, SupervisedExecutor};
+use conjure_actors::supervision::{
+    Child, ChildId, Intensity, Root, StartError, Strategy, SupervisorSpec, Worker, WorkerSpec,
+};
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, Jail, Local,
+    SandboxError,
+};
+use tempfile::TempDir;
+
+use crate::processes::{bearing, first_in_namespace, guest_above, kill_nine};
+use crate::source::Source;
+
+/// A kind of sandbox.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Local,
+    Jail,
+}
+
+impl Kind {
+    fn connector(self) -> Arc<dyn Connector> {
+        let host = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
+        match self {
+            Self::Local => Arc::new(Local::without_isolation(host)),
+            Self::Jail => Arc::new(Jail::new(host)),
+        }
+    }
+
+    /// The guest that is responsible for this process.
+    fn guest(self, pid: i32) -> i32 {
+        match self {
+            Self::Local => guest_above(pid, std::process::id()),
+            Self::Jail => first_in_namespace(pid),
+        }
+    }
+}
+
+/// Makes a test of each function for each of these kinds.
+#[macro_export]
+macro_rules! for_kinds {
+    ($($name:ident,)*) => {
+        mod local {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name($crate::bed::Kind::Local).await;
+                }
+            )*
+        }
+        mod jail {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name($crate::bed::Kind::Jail).await;
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) struct Bed {
+    pub(crate) root: Root,
+    pub(crate) executor: SupervisedExecutor,
+    pub(crate) source: Arc<Source>,
+    pub(crate) workspace: TempDir,
+    kind: Kind,
+}
+
+impl Bed {
+    pub(crate) async fn of(kind: Kind) -> Self {
+        Self::with(kind, |_| {}, |spec| spec).await
+    }
+
+    pub(crate) async fn with(
+        kind: Kind,
+        change: impl FnOnce(&mut ExecutionContext),
+        shape: impl FnOnce(ExecutorsSpec) -> ExecutorsSpec,
+    ) -> Self {
+        let workspace = tempfile::tempdir().unwrap();
+        let mut context = ExecutionContext::new(workspace.path());
+        change(&mut context);
+        let inner = ConnectorSource::new(kind.connector(), context).unwrap();
+        let source = Arc::new(Source::new(inner, workspace.path().to_str().unwrap()));
+        let spec = shape(ExecutorsSpec::new(Arc::clone(&source) as _));
+        let (child, executor) = spec.build().unwrap();
+        let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne)
+            .intensity(Intensity::new(100, Duration::from_secs(1)));
+        let root = Root::spawn(root.child(child).unwrap().build().0, soon()).await.unwrap();
+        Self { root, executor, source, workspace, kind }
+    }
+
+    pub(crate) async fn run(&self, script: &str) -> Result<CommandOutcome, SandboxError> {
+        self.executor.run(Command::bash(script), options()).await
+    }
+
+    /// What a script writes; it must end well.
+    pub(crate) async fn sh(&self, script: &str) -> String {
+        let outcome = self.run(script).await.unwrap();
+        let text = String::from_utf8([outcome.stdout.head, outcome.stdout.tail].concat()).unwrap();
+        assert_eq!(outcome.end, CommandEnd::Exited(0), "{text}");
+        text
+    }
+
+    pub(crate) fn mark(&self) -> &str {
+        self.workspace.path().to_str().unwrap()
+    }
+
+    /// Shell text that becomes a process which lives long and bears the mark.
+    pub(crate) fn sleeper(&self) -> String {
+        format!("exec -a {} sleep 1000", self.mark())
+    }
+
+    /// Leaves a process behind that runs on.
+    pub(crate) async fn leave_a_sleeper(&self) {
+        self.sh(&format!("setsid bash -c '{}' > /dev/null 2>&1 &", self.sleeper())).await;
+        self.until_sleeping(1).await;
+    }
+
+    fn sleepers(&self) -> usize {
+        let name = format!("{} 1000", self.mark());
+        bearing(self.mark()).iter().filter(|process| process.arguments.trim() == name).count()
+    }
+
+    pub(crate) async fn until_sleeping(&self, count: usize) {
+        until("the sleepers run", || self.sleepers() == count).await;
+    }
+
+    /// Kills the guest above the processes that run; one at least must.
+    pub(crate) fn kill_guest(&self) {
+        kill_nine(self.kind.guest(bearing(self.mark())[0].pid));
+    }
+
+    /// The actor that watches the sandbox.
+    pub(crate) async fn actor(&self) -> Child {
+        let (other, _) = WorkerSpec::new(id("executor"), |_| async { Ok(Nobody) }).build();
+        match self.executor.supervisor().start_child(other, soon()).await {
+            Err(StartError::AlreadyStarted(child)) => child,
+            other => panic!("there is no actor: {other:?}"),
+        }
+    }
+
+    /// The tree ends in order, and nothing is left; nor were there ever two sandboxes at a time.
+    pub(crate) async fn end(self) {
+        self.root.shutdown(soon()).await.unwrap();
+        match self.kind {
+            Kind::Jail => {
+                assert_eq!(bearing(self.mark()), []);
+                assert_eq!(*self.source.overlaps.lock().unwrap(), [""; 0], "never two sandboxes at a time");
+            }
+            // Nothing holds its processes together: those of a guest that was killed end each by itself, a moment later.
+            Kind::Local => until("its processes are gone", || bearing(self.mark()).is_empty()).await,
+        }
+    }
+}
+
+struct Nobody;
+
+impl Worker for Nobody {
+    type Message = ();
+
+    async fn handle(
+        &mut self,
+        (): (),
+        _: &conjure_actors::supervision::Context<()>,
+    ) -> Result<conjure_actors::supervision::Flow, conjure_actors::supervision::Failure> {
+        Ok(conjure_actors::supervision::Flow::Continue)
+    }
+}
+
+pub(crate) fn id(text: &str) -> ChildId {
+    ChildId::new(text).unwrap()
+}
+
+pub(crate) fn soon() -> Deadline {
+    SystemClock.deadline(Duration::from_secs(120))
+}
+
+/// A call that has time enough for a slow machine: none of the tests waits for it.
+pub(crate) fn options() -> CallOptions {
+    CallOptions::until(soon())
+}
+
+/// Looks again until it is so; fails when it is not so for long.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = soon();
+    while !is_so() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+    }
+}
