@@ -5,11 +5,12 @@
 //!
 //! [`supervision`] is a library of its own: OTP's semantics (child specs, strategies, restart intensity, ordered
 //! shutdown, monitors) on the actors of `ractor`, which this crate alone names. [`executors`] is the sandbox of a session,
-//! watched and replaced.
+//! watched and replaced; [`registry`] keeps the catalogs of skills as their folders are.
 
 mod unwind;
 
 pub mod executors;
 pub mod journal;
+pub mod registry;
 pub mod session;
 pub mod supervision;

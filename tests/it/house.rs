@@ -77,7 +77,10 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 26] = [
     ("rustls", &["conjure-anthropic"]),
     ("rustls-platform-verifier", &["conjure-anthropic"]),
     ("rusqlite", &["conjure-journal"]),
-    ("rustix", &["conjure-guest", "conjure-sandbox", "conjure-skill", "conjure-store", "conjure"]),
+    (
+        "rustix",
+        &["conjure-actors", "conjure-guest", "conjure-sandbox", "conjure-skill", "conjure-store", "conjure"],
+    ),
     ("serde_yaml", &["conjure-conversation", "conjure-skill"]),
 ];
 

@@ -62,6 +62,11 @@ impl Job {
         self.0.is_finished()
     }
 
+    /// Leaves the work to the actor, with which it is aborted.
+    pub fn detach(self) {
+        drop(self.0.detach());
+    }
+
     /// Waits until the work is over.
     pub async fn wait(self) {
         // What went wrong in it was said where it went wrong.
