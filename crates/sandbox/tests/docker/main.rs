@@ -1,4 +1,4 @@
-//! Containers from the host's side, against the real engine.
+//! Containers from the host's side, against the real engine; their ways out, too, by the tests of `tests/network`.
 //!
 //! Where none answers the tests say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
 
@@ -10,18 +10,28 @@
 )]
 
 mod bad_engines;
+#[path = "../network/clients.rs"]
+mod clients;
 mod engine;
 mod fake;
 mod gate;
 mod hardening;
 mod images;
 mod inspected;
+#[path = "../network/isolation.rs"]
+mod isolation;
 mod kind;
 mod layout;
 mod leftovers;
+#[expect(dead_code, reason = "of the servers and names there, some are used here")]
+#[path = "../../../egress/tests/it/support.rs"]
+mod outside;
+mod place;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]
 mod support;
+#[path = "../network/web.rs"]
+mod web;
 mod world;
 
 use kind::Containers;

@@ -1,15 +1,17 @@
 //! Programs that find the proxy by the variables that every command has, and are told nothing else.
 
+use conjure_egress::WebPorts;
 use conjure_sandbox::{CommandEnd, NetworkPolicy};
 
+use crate::outside::Server;
 use crate::support::text;
-use crate::world::{plain_jail, web};
+use crate::web::{HELLO, allowing, plain, sandbox, web};
 
 const CURL: &str = "curl --silent --show-error --max-time 60 --cacert root.pem";
 
 #[tokio::test]
 async fn curl_reaches_what_is_allowed_and_hears_why_not() {
-    let (world, plain, secure) = web().await;
+    let Some((world, plain, secure)) = web().await else { return };
     if !world.has("curl").await {
         return;
     }
@@ -60,7 +62,7 @@ for url in sys.argv[1:]:
 
 #[tokio::test]
 async fn python_reaches_what_is_allowed_and_hears_why_not() {
-    let (world, plain, secure) = web().await;
+    let Some((world, plain, secure)) = web().await else { return };
     if !world.has("python3").await {
         return;
     }
@@ -84,7 +86,7 @@ const say = (url) => fetch(url).then((answer) => answer.text(), (error) => `fail
 
 #[tokio::test]
 async fn node_reaches_what_is_allowed_where_it_knows_how() {
-    let (world, plain, secure) = web().await;
+    let Some((world, plain, secure)) = web().await else { return };
     let version = world.run(&["bash", "-c", "node --version"]).await.unwrap();
     let version = text(&version);
     let mut numbers =
@@ -114,7 +116,7 @@ async fn node_reaches_what_is_allowed_where_it_knows_how() {
 
 #[tokio::test]
 async fn under_full_everything_public_may_be_asked_for_and_nothing_private() {
-    let world = plain_jail(NetworkPolicy::Full).await;
+    let Some(world) = plain(NetworkPolicy::Full).await else { return };
     if !world.has("curl").await {
         return;
     }
@@ -123,4 +125,32 @@ async fn under_full_everything_public_may_be_asked_for_and_nothing_private() {
         assert!(answer.contains("was refused: "), "{answer}");
     }
     assert_eq!(world.notes.refusals().len(), 5);
+}
+
+#[tokio::test]
+async fn no_redirect_leads_around_the_list() {
+    let (target, _) = Server::saying(HELLO, "\r\n\r\n").await;
+    let places = ["other.example", "169.254.169.254", "10.1.2.3"];
+    let mut ports = vec![target.port];
+    let mut redirects = Vec::new();
+    for place in places {
+        let answer = format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{place}:{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            target.port
+        );
+        let (server, _) = Server::saying(Box::leak(answer.into_boxed_str()), "\r\n\r\n").await;
+        ports.push(server.port);
+        redirects.push(server);
+    }
+    let web_ports = WebPorts { http: ports.clone(), https: Vec::new() };
+    let network = allowing(&["good.example"], &ports);
+    let Some(world) = sandbox(network, web_ports, &[]).await else { return };
+    if !world.has("curl").await {
+        return;
+    }
+    for server in &redirects {
+        let answer = world.bash(&format!("{CURL} --location http://good.example:{}/", server.port)).await;
+        assert!(answer.starts_with("conjure: ") && answer.contains("was refused: "), "{answer}");
+    }
+    assert_eq!(world.notes.refusals().len(), places.len());
 }

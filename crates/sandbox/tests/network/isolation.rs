@@ -1,8 +1,14 @@
-//! What a jail must not have: interfaces, names, routes; and under `none` not even a proxy.
+//! What a sandbox must not have: interfaces, names, routes; and under `none` not even a proxy.
 
-use conjure_sandbox::NetworkPolicy;
+use std::sync::Arc;
 
-use crate::world::{allowing, plain_jail};
+use conjure_base::SystemClock;
+use conjure_egress::{Egress, Policy};
+use conjure_sandbox::{ExecutionContext, NetworkPolicy, Sandbox, SandboxErrorKind};
+
+use crate::place::Place;
+use crate::support::soon;
+use crate::web::{allowing, plain};
 
 /// Tries every way that needs no proxy, and says how each failed.
 const ATTEMPTS: &str = r#"
@@ -35,7 +41,7 @@ for name in ("example.com", "good.example"):
 #[tokio::test]
 async fn no_packet_has_a_way_out_whatever_the_policy() {
     for network in [NetworkPolicy::None, allowing(&["example.com"], &[443]), NetworkPolicy::Full] {
-        let world = plain_jail(network.clone()).await;
+        let Some(world) = plain(network.clone()).await else { return };
         // The names of all interfaces, each after two lines of headings.
         let interfaces = world.bash("sed -n 's/^ *\\([^ ]*\\):.*/\\1/p' /proc/net/dev").await;
         assert_eq!(interfaces, "lo\n", "{network:?}");
@@ -50,7 +56,7 @@ async fn no_packet_has_a_way_out_whatever_the_policy() {
 
 #[tokio::test]
 async fn under_none_nothing_listens_and_nothing_names_a_proxy() {
-    let world = plain_jail(NetworkPolicy::None).await;
+    let Some(world) = plain(NetworkPolicy::None).await else { return };
     assert_eq!(world.bash("cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A ' || true").await, "0\n");
     assert_eq!(world.bash("env | grep -ci proxy || true").await, "0\n");
     let refused = world.bash("(exec 3<>/dev/tcp/127.0.0.1/3128) 2>&1 || true").await;
@@ -59,7 +65,7 @@ async fn under_none_nothing_listens_and_nothing_names_a_proxy() {
 
 #[tokio::test]
 async fn commands_find_the_proxy_and_cannot_take_its_place() {
-    let world = plain_jail(allowing(&["example.com"], &[443])).await;
+    let Some(world) = plain(allowing(&["example.com"], &[443])).await else { return };
     let named = world.bash("echo $http_proxy $HTTPS_PROXY $all_proxy $no_proxy $NODE_USE_ENV_PROXY").await;
     let url = "http://127.0.0.1:3128";
     assert_eq!(named, format!("{url} {url} {url} localhost,127.0.0.1 1\n"));
@@ -88,14 +94,12 @@ for address in ("127.0.0.1", "0.0.0.0"):
 
 #[tokio::test]
 async fn what_is_no_host_is_refused_before_anything_is_made() {
-    use conjure_base::SystemClock;
-    use conjure_sandbox::{ExecutionContext, Jail, Sandbox, SandboxErrorKind};
-
+    let Some(place) = Place::new() else { return };
     let workspace = tempfile::tempdir().unwrap();
     let network = NetworkPolicy::Limited(vec!["good.example".to_owned(), "https://example.com/".to_owned()]);
     let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };
-    let clock = std::sync::Arc::new(SystemClock);
-    let opened = Sandbox::open(&Jail::new([]), &context, clock, crate::support::soon(30)).await;
+    let connector = place.connector(Egress::new(Policy::None));
+    let opened = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon(120)).await;
     let error = opened.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::BadRequest);
     assert!(error.to_string().contains("`https://example.com/`"), "{error}");

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::outside::Server;
 use crate::support::{bearing, guest_above, kill_nine, options, text, until};
-use crate::world::{World, allowing, jail};
+use crate::web::{Web, allowing, sandbox};
 
 /// Reads the head of a request.
 async fn head(stream: &mut TcpStream) -> String {
@@ -24,9 +24,9 @@ async fn head(stream: &mut TcpStream) -> String {
 }
 
 /// A jail that may reach this server.
-async fn reaching(server: &Server) -> World {
+async fn reaching(server: &Server) -> Web {
     let ports = WebPorts { http: vec![server.port], https: Vec::new() };
-    jail(allowing(&["good.example"], &[server.port]), ports, &[]).await
+    sandbox(allowing(&["good.example"], &[server.port]), ports, &[]).await.unwrap()
 }
 
 /// Counts those that are connected.

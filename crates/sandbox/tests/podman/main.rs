@@ -10,12 +10,16 @@
     reason = "tests fail by panic, and say what they skip"
 )]
 
+#[path = "../network/clients.rs"]
+mod clients;
 mod engine;
 #[path = "../docker/hardening.rs"]
 mod hardening;
 #[path = "../docker/images.rs"]
 mod images;
 mod inspected;
+#[path = "../network/isolation.rs"]
+mod isolation;
 #[path = "../docker/kind.rs"]
 mod kind;
 #[path = "../docker/layout.rs"]
@@ -23,9 +27,16 @@ mod layout;
 #[path = "../docker/leftovers.rs"]
 mod leftovers;
 mod names;
+#[expect(dead_code, reason = "of the servers and names there, some are used here")]
+#[path = "../../../egress/tests/it/support.rs"]
+mod outside;
+#[path = "../docker/place.rs"]
+mod place;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]
 mod support;
+#[path = "../network/web.rs"]
+mod web;
 #[path = "../docker/world.rs"]
 mod world;
 

@@ -1,22 +1,22 @@
-//! A jail whose names are on loopback, servers there, and scripts to run in it.
+//! A sandbox whose names are on loopback, servers there, and scripts to run in it.
 
-use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use conjure_base::SystemClock;
 use conjure_egress::{Egress, Observe, Policy, Refusal, Target, WebPorts};
 use conjure_sandbox::{
-    Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, Jail, NetworkPolicy, Sandbox,
+    Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, NetworkPolicy, Sandbox,
     SandboxError,
 };
 use tempfile::TempDir;
 
 use crate::outside::{Server, authority, egress, tls_server};
+use crate::place::Place;
 use crate::support::{options, soon, text};
 
 /// What is asked of every server that answers at once.
-const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
+pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
 
 /// What was refused.
 #[derive(Debug, Default)]
@@ -36,40 +36,43 @@ impl Observe for Notes {
     fn connected(&self, _: &Target, _: std::net::SocketAddr) {}
 }
 
-pub(crate) struct World {
+pub(crate) struct Web {
     pub(crate) sandbox: Sandbox,
     pub(crate) notes: Arc<Notes>,
     _workspace: TempDir,
+    /// Goes last.
+    _place: Place,
 }
 
-/// A jail under this policy. `root.pem` in its workspace is the authority that `certificate` names.
-pub(crate) async fn jail(network: NetworkPolicy, ports: WebPorts, certificate: &[u8]) -> World {
+/// A sandbox under this policy; `None` where this machine has none. `root.pem` in its workspace is the authority that
+/// `certificate` names.
+pub(crate) async fn sandbox(network: NetworkPolicy, ports: WebPorts, certificate: &[u8]) -> Option<Web> {
+    let place = Place::new()?;
     let notes = Arc::new(Notes::default());
     let pattern: Egress =
         egress(Policy::None).with_observer(Arc::clone(&notes) as Arc<dyn Observe>).with_web_ports(ports);
     let workspace = tempfile::tempdir().unwrap();
     std::fs::write(workspace.path().join("root.pem"), pem(certificate)).unwrap();
     let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };
-    let path = OsString::from("/usr/local/bin:/usr/bin:/bin");
-    let jail = Jail::new([("PATH".into(), path)]).with_egress(pattern);
-    let sandbox = Sandbox::open(&jail, &context, Arc::new(SystemClock), soon(30)).await.unwrap();
-    World { sandbox, notes, _workspace: workspace }
+    let connector: Box<dyn Connector> = place.connector(pattern);
+    let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon(120)).await.unwrap();
+    Some(Web { sandbox, notes, _workspace: workspace, _place: place })
 }
 
-/// A jail under this policy, with nothing to reach.
-pub(crate) async fn plain_jail(network: NetworkPolicy) -> World {
-    jail(network, WebPorts::default(), &[]).await
+/// A sandbox under this policy, with nothing to reach.
+pub(crate) async fn plain(network: NetworkPolicy) -> Option<Web> {
+    sandbox(network, WebPorts::default(), &[]).await
 }
 
-/// A server of HTTP and one of HTTPS, and a jail that may reach them as `good.example` and below.
-pub(crate) async fn web() -> (World, Server, Server) {
+/// A server of HTTP and one of HTTPS, and a sandbox that may reach them as `good.example` and below.
+pub(crate) async fn web() -> Option<(Web, Server, Server)> {
     let (root, acceptor) = authority(&["good.example", "*.good.example", "other.example"]);
     let secure = tls_server(acceptor).await;
     let (plain, _) = Server::saying(HELLO, "\r\n\r\n").await;
     let ports = WebPorts { http: vec![plain.port], https: vec![secure.port] };
     let hosts = ["good.example", "*.good.example"];
-    let world = jail(allowing(&hosts, &[plain.port, secure.port]), ports, &root).await;
-    (world, plain, secure)
+    let web = sandbox(allowing(&hosts, &[plain.port, secure.port]), ports, &root).await?;
+    Some((web, plain, secure))
 }
 
 pub(crate) fn allowing(hosts: &[&str], ports: &[u16]) -> NetworkPolicy {
@@ -84,7 +87,7 @@ fn pem(certificate: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-impl World {
+impl Web {
     pub(crate) async fn run(&self, argv: &[&str]) -> Result<CommandOutcome, SandboxError> {
         self.sandbox.run(Command::new(argv.iter().copied()), options()).await
     }
@@ -105,14 +108,17 @@ impl World {
         said
     }
 
-    /// Whether the jail has this program.
-    #[expect(clippy::disallowed_methods, reason = "the test's own setting, declared in `main.rs`")]
+    /// Whether the sandbox has this program.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test's own setting, which the first of these targets declares"
+    )]
     pub(crate) async fn has(&self, program: &str) -> bool {
         let found = self.run(&["bash", "-c", &format!("command -v {program}")]).await.unwrap();
         if found.end == CommandEnd::Exited(0) {
             return true;
         }
-        let message = format!("`{program}` is not in the jail: install it");
+        let message = format!("`{program}` is not in the sandbox: install it");
         assert!(std::env::var("CONJURE_REQUIRE_ORACLES").as_deref() != Ok("1"), "{message}");
         eprintln!("SKIPPED: {message}");
         false
