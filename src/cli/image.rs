@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use conjure::{
-    Clock as _, Environment, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource,
-    SystemClock, build_image,
+    Clock as _, Config, Environment, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource,
+    Settings, SystemClock, build_image,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +38,7 @@ async fn built(
 ) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
     let deadline = SystemClock.deadline(args.timeout);
-    let options = options(args, environment);
+    let options = options(args, environment)?;
     let cancelled = CancellationToken::new();
     let mut listener = |news| show(&news, terminal);
     let mut build = std::pin::pin!(build_image(&options, deadline, &cancelled, &mut listener));
@@ -65,8 +65,10 @@ async fn built(
     }
 }
 
-fn options(args: ImageBuildArgs, environment: &Environment) -> ImageOptions {
-    ImageOptions {
+fn options(args: ImageBuildArgs, environment: &Environment) -> Result<ImageOptions, Failure> {
+    let config =
+        Config::layered(Settings::default(), environment, Config::default_file(environment).as_deref())?;
+    Ok(ImageOptions {
         name: args.tag,
         source: match args.from {
             ImageFrom::Auto => ImageSource::Fitting,
@@ -80,9 +82,10 @@ fn options(args: ImageBuildArgs, environment: &Environment) -> ImageOptions {
         },
         add: args.add,
         mirror: args.mirror,
-        engine: environment.docker_host().map(str::to_owned),
+        // That which its containers will be on.
+        engine: config.docker()?.engine,
         ..ImageOptions::new(environment.for_builds())
-    }
+    })
 }
 
 fn show(news: &ImageProgress, terminal: &Terminal) {

@@ -265,12 +265,6 @@ impl Environment {
         (!key.is_empty()).then(|| key.into())
     }
 
-    /// Where a container engine listens, when that is said.
-    #[must_use]
-    pub fn docker_host(&self) -> Option<&str> {
-        self.values.get(DOCKER_HOST.name)?.to_str().filter(|host| !host.is_empty())
-    }
-
     /// Where container engines of the user listen.
     pub(crate) fn runtime_folder(&self) -> Option<PathBuf> {
         self.path(RUNTIME_DIR)

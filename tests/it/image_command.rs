@@ -5,7 +5,9 @@ use crate::support::Conjure;
 #[test]
 fn without_an_engine_it_says_what_is_needed() {
     let build = Conjure::new(["image", "build"]).env("DOCKER_HOST", "unix:///nonexistent/engine.sock");
-    build.finish().code(1).says("no container engine can be used").says("hint: start Docker or Podman");
+    build.finish().code(1).says("no container engine can be used").says("start Docker or Podman");
+    let unknown = Conjure::new(["image", "build"]).env("DOCKER_HOST", "ssh://somewhere").finish();
+    unknown.code(2).says("is no engine's address that can be used").says("unix:///path/to/socket");
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bollard::container::AttachContainerResults;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect};
+use bollard::models::{
+    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, SystemVersion,
+};
 use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
     RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
@@ -63,37 +65,15 @@ impl Engine {
     /// # Errors
     /// `EngineUnavailable`, with the reason of the likeliest one.
     pub(super) async fn find(addresses: &[EngineAddress]) -> Result<Self, SandboxError> {
-        let mut refusals: Vec<SandboxError> = Vec::new();
-        for address in addresses {
-            match Self::at(address).await {
-                Ok(engine) => return Ok(engine),
-                Err(refusal) => refusals.push(refusal),
-            }
-        }
-        // What is there and does not answer tells more than what is not there.
-        let telling = refusals.iter().position(|refusal| !refusal.to_string().contains("nothing is at"));
-        let likeliest = telling.unwrap_or(0);
-        if refusals.is_empty() {
-            return Err(no_engine("none was named"));
-        }
-        Err(refusals.swap_remove(likeliest))
+        first(addresses, Self::at).await
     }
 
-    async fn at(address: &EngineAddress) -> Result<Self, SandboxError> {
-        let client = match address {
-            EngineAddress::Unix(path) => {
-                Client::connect_with_unix(&path.to_string_lossy(), WORK.as_secs(), API_DEFAULT_VERSION)
-            }
-            EngineAddress::Tcp(host) => Client::connect_with_http(host, WORK.as_secs(), API_DEFAULT_VERSION),
-        };
-        let client = client.map_err(|error| explained(address, "be connected to", &error))?;
-        let doing = "tell its version";
-        let client = answer(address, doing, SOON, client.negotiate_version()).await?;
-        let version = answer(address, doing, SOON, client.version()).await?;
-        let info = answer(address, "tell what it can", SOON, client.info()).await?;
-        let facts = EngineFacts::of(address, version, info)?;
+    async fn at(address: EngineAddress) -> Result<Self, SandboxError> {
+        let (client, version) = reach(&address, WORK).await?;
+        let info = answer(&address, "tell what it can", SOON, client.info()).await?;
+        let facts = EngineFacts::of(&address, version, info)?;
         tracing::debug!(%address, engine = facts.name(), "found a container engine");
-        Ok(Self { client, address: address.clone(), facts })
+        Ok(Self { client, address, facts })
     }
 
     pub(super) const fn address(&self) -> &EngineAddress {
@@ -242,6 +222,52 @@ impl Engine {
             steps -= 1;
         }
     }
+}
+
+/// What the first of these addresses gives that gives anything; of none, the first of the usual ones.
+///
+/// # Errors
+/// `EngineUnavailable`, with the reason of the likeliest one.
+pub(super) async fn first<T, F: Future<Output = Result<T, SandboxError>>>(
+    addresses: &[EngineAddress],
+    at: impl Fn(EngineAddress) -> F,
+) -> Result<T, SandboxError> {
+    let usual;
+    let addresses = if addresses.is_empty() {
+        usual = EngineAddress::candidates(None, None).map_err(no_engine)?;
+        &usual
+    } else {
+        addresses
+    };
+    let mut refusals: Vec<SandboxError> = Vec::new();
+    for address in addresses {
+        match at(address.clone()).await {
+            Ok(found) => return Ok(found),
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    // What is there and does not answer tells more than what is not there.
+    let telling = refusals.iter().position(|refusal| !refusal.to_string().contains("nothing is at"));
+    Err(refusals.swap_remove(telling.unwrap_or(0)))
+}
+
+/// A client of the engine at this address, which speaks its version, and what it says that it is. What is asked of it may
+/// take as long as `patience`.
+pub(super) async fn reach(
+    address: &EngineAddress,
+    patience: Duration,
+) -> Result<(Client, SystemVersion), SandboxError> {
+    let client = match address {
+        EngineAddress::Unix(path) => {
+            Client::connect_with_unix(&path.to_string_lossy(), patience.as_secs(), API_DEFAULT_VERSION)
+        }
+        EngineAddress::Tcp(host) => Client::connect_with_http(host, patience.as_secs(), API_DEFAULT_VERSION),
+    };
+    let client = client.map_err(|error| explained(address, "be connected to", &error))?;
+    let doing = "tell its version";
+    let client = answer(address, doing, SOON, client.negotiate_version()).await?;
+    let version = answer(address, doing, SOON, client.version()).await?;
+    Ok((client, version))
 }
 
 /// The engine's answer, its failure explained.

@@ -11,7 +11,6 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::address::EngineAddress;
 use super::engine::Engine;
-use super::failure::no_engine;
 use super::held::Keeper;
 use super::labels::Host;
 use super::sweep::{SweptContainers, sweep};
@@ -65,14 +64,8 @@ impl ContainerEngine {
     /// What is held of it. Who finds it first has it swept.
     pub(super) async fn keeper(&self) -> Result<Arc<Keeper>, SandboxError> {
         let found = self.inner.keeper.get_or_try_init(|| async {
-            let usual;
-            let addresses = if self.inner.addresses.is_empty() {
-                usual = EngineAddress::candidates(None, None).map_err(no_engine)?;
-                &usual
-            } else {
-                &self.inner.addresses
-            };
-            let keeper = Keeper::new(Engine::find(addresses).await?, &self.inner.instance);
+            let engine = Engine::find(&self.inner.addresses).await?;
+            let keeper = Keeper::new(engine, &self.inner.instance);
             // What hosts that were killed left behind. Nobody waits for it.
             let (host, sweeper) = (self.host()?, Arc::clone(&keeper));
             keeper.run(async move {

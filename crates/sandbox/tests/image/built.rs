@@ -3,15 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panic")]
 
 use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bollard::query_parameters::{
     ListContainersOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
 };
 use conjure_sandbox::{
-    BuiltImage, ImageError, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource,
-    build_image,
+    BuiltImage, EngineAddress, ImageError, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress,
+    ImageSource, build_image,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -75,10 +77,14 @@ impl Build {
         format!("{:#?}", self.told.lock().unwrap())
     }
 
-    /// Nothing of a build is on this machine or in the engine, but the image if there is one.
-    async fn assert_nothing_is_left(&self) {
+    fn assert_no_folder_is_left(&self) {
         let left: Vec<_> = std::fs::read_dir(self.temporary.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// Nothing of a build is on this machine or in the engine, but the image if there is one.
+    async fn assert_nothing_is_left(&self) {
+        self.assert_no_folder_is_left();
         let mark = self.temporary.path().to_str().unwrap();
         assert!(bearing(mark).is_empty(), "{:?}", bearing(mark));
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -245,7 +251,56 @@ async fn what_is_missing_is_told_before_anything_is_done() {
 #[tokio::test]
 async fn an_engine_that_is_not_there_is_told() {
     let mut build = Build::of("engineless", ImageSource::Debian);
-    build.options.engine = Some("unix:///nonexistent/engine.sock".to_owned());
+    build.options.engine = vec!["unix:///nonexistent/engine.sock".parse().unwrap()];
     let error = build.run().await.unwrap_err();
     assert_eq!(error.kind(), ImageErrorKind::EngineUnavailable, "{error}");
+    assert!(
+        error.to_string().contains("nothing is at `unix:///nonexistent/engine.sock`; start Docker"),
+        "{error}"
+    );
+}
+
+/// Where nothing is said: an image of the base that the engine has, then one that a registry gives, then Debian packages.
+#[tokio::test]
+async fn a_base_that_is_nowhere_is_looked_for_everywhere_in_order() {
+    let mut build = Build::of("nowhere", ImageSource::Fitting);
+    let (socket, asked) = (build.temporary.path().with_extension("socket"), Arc::new(Mutex::new(Vec::new())));
+    engine_without_images(&socket, Arc::clone(&asked));
+    build.options.engine = vec![EngineAddress::Unix(socket.clone())];
+    // Debian packages are the last choice, and there is no program for them.
+    build.options.environment = vec![("PATH".into(), "/nonexistent".into())];
+    let error = build.run().await.unwrap_err();
+    std::fs::remove_file(socket).unwrap();
+    assert_eq!(error.kind(), ImageErrorKind::BaseNotFound, "{error}");
+    let told = error.to_string();
+    assert!(told.contains("no image `ubuntu:24.04`, and no registry gives it: no way"), "{told}");
+    assert!(told.contains("and it cannot be made of Debian packages: "), "{told}");
+    let asked = asked.lock().unwrap();
+    let [.., base, fetched] = asked.as_slice() else { panic!("{asked:?}") };
+    assert!(base.starts_with("GET ") && base.contains("/images/ubuntu:24.04/json"), "{asked:?}");
+    assert!(fetched.starts_with("POST ") && fetched.contains("/images/create?"), "{asked:?}");
+    build.assert_no_folder_is_left();
+}
+
+/// An engine that has no image and gets none.
+fn engine_without_images(socket: &Path, asked: Arc<Mutex<Vec<String>>>) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).unwrap_or(0);
+            let first =
+                String::from_utf8_lossy(&request[..length]).lines().next().unwrap_or_default().to_owned();
+            let (status, body) = if first.contains("/version ") {
+                ("200 OK", r#"{"Version":"20.10.24","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#)
+            } else {
+                ("404 Not Found", r#"{"message":"no way"}"#)
+            };
+            asked.lock().unwrap().push(first);
+            let head = "Content-Type: application/json\r\nConnection: close";
+            let length = body.len();
+            let _ = write!(stream, "HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+        }
+    });
 }

@@ -79,7 +79,7 @@ async fn build(
     deadline: Deadline,
     news: &News<'_>,
 ) -> Result<BuiltImage, ImageError> {
-    let engine = Engine::find(options.engine.as_deref(), deadline).await?;
+    let engine = Engine::find(&options.engine, deadline).await?;
     let name = options.name.to_string();
     let before = engine.image(&name).await?;
     let source = match options.source {

@@ -98,7 +98,7 @@ async fn whole_build(
     given_up: &CancellationToken,
     tell: impl Fn(String),
 ) -> Result<(), ImageError> {
-    let engine = Engine::find(options.engine.as_deref(), deadline).await?;
+    let engine = Engine::find(&options.engine, deadline).await?;
     let add = options.add.join(" ");
     let named =
         [("BASE", base(options)), ("BUILD", number), ("PACKAGES", options.packages.name()), ("ADD", &add)];

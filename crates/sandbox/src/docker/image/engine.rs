@@ -19,6 +19,10 @@ use futures_util::{Stream, TryStreamExt as _};
 use super::error::{ImageError, ImageErrorKind, ROOM_THERE};
 use super::name::ImageName;
 use super::progress::News;
+use crate::docker::address::EngineAddress;
+use crate::docker::engine::{first, reach};
+use crate::docker::failure::{self, silent};
+use crate::error::SandboxError;
 
 /// A question that costs an engine next to nothing.
 const SOON: Duration = Duration::from_secs(20);
@@ -33,29 +37,30 @@ pub(super) const LABEL: &str = "io.conjure.build";
 #[derive(Debug, Clone)]
 pub(super) struct Engine {
     client: Docker,
+    address: EngineAddress,
     /// As the engine calls it: `amd64`.
     pub(super) architecture: String,
 }
 
 impl Engine {
-    /// The engine at this address, or the usual one.
-    pub(super) async fn find(address: Option<&str>, deadline: Deadline) -> Result<Self, ImageError> {
-        let client = address.map_or_else(Docker::connect_with_unix_defaults, Docker::connect_with_host);
-        let client = client.map_err(|error| explained("be connected to", &error))?;
-        let client = soon("tell its version", client.negotiate_version()).await?;
-        let version = soon("tell its version", client.version()).await?;
+    /// The first of these that answers; of none, the first of the usual ones.
+    pub(super) async fn find(addresses: &[EngineAddress], deadline: Deadline) -> Result<Self, ImageError> {
         // What a build asks takes as long as the build may.
-        let client = client.with_timeout(SystemClock.remaining(deadline) + SOON);
-        Ok(Self { client, architecture: version.arch.unwrap_or_default() })
+        let patience = SystemClock.remaining(deadline) + SOON;
+        let found = first(addresses, async |address: EngineAddress| {
+            let (client, version) = reach(&address, patience).await?;
+            Ok(Self { client, address, architecture: version.arch.unwrap_or_default() })
+        });
+        found.await.map_err(unavailable)
     }
 
     /// The image of this name; `None` when it has none.
     pub(super) async fn image(&self, name: &str) -> Result<Option<ImageInspect>, ImageError> {
-        let asked = soon_or("look at an image", self.client.inspect_image(name)).await?;
+        let asked = soon_or(&self.address, "look at an image", self.client.inspect_image(name)).await?;
         match asked {
             Ok(image) => Ok(Some(image)),
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
-            Err(error) => Err(explained("look at an image", &error)),
+            Err(error) => Err(explained(&self.address, "look at an image", &error)),
         }
     }
 
@@ -67,7 +72,9 @@ impl Engine {
         };
         let options = CreateImageOptionsBuilder::new().from_image(image).tag(tag).build();
         let mut answers = std::pin::pin!(self.client.create_image(Some(options), None, None));
-        while let Some(info) = answers.try_next().await.map_err(|error| not_pulled(name, &error))? {
+        while let Some(info) =
+            answers.try_next().await.map_err(|error| not_pulled(&self.address, name, &error))?
+        {
             // Progress of parts is told too often.
             if info.progress_detail.is_none_or(|detail| detail.current.is_none()) {
                 let id = info.id.map(|id| format!("{id}: ")).unwrap_or_default();
@@ -93,7 +100,7 @@ impl Engine {
         let body = bollard::body_try_stream(archive);
         let answers = self.client.create_image(Some(options), Some(body), None);
         let taken = answers.try_collect::<Vec<_>>().await;
-        taken.map(drop).map_err(|error| explained("take the image", &error))
+        taken.map(drop).map_err(|error| explained(&self.address, "take the image", &error))
     }
 
     /// Has it build an image.
@@ -114,7 +121,9 @@ impl Engine {
         let body = bollard::body_full(context.into());
         let mut answers = std::pin::pin!(self.client.build_image(options, None, Some(body)));
         let mut last = String::new();
-        while let Some(info) = answers.try_next().await.map_err(|error| not_built(&error, &last))? {
+        while let Some(info) =
+            answers.try_next().await.map_err(|error| not_built(&self.address, &error, &last))?
+        {
             for line in info.stream.unwrap_or_default().lines() {
                 let line = without_colours(line);
                 if is_of_the_step(&line) {
@@ -141,7 +150,9 @@ impl Engine {
             return;
         }
         let options = RemoveImageOptionsBuilder::new().build();
-        if let Err(error) = soon("remove an image", self.client.remove_image(id, Some(options), None)).await {
+        if let Err(error) =
+            soon(&self.address, "remove an image", self.client.remove_image(id, Some(options), None)).await
+        {
             tracing::debug!(%error, "the image that had the name is still used");
         }
     }
@@ -153,7 +164,7 @@ impl Engine {
         loop {
             // One that does not run yet, or any more, is met again, or is none.
             for id in self.containers(&label).await.unwrap_or_default() {
-                let _ = soon("kill a container", self.client.kill_container(&id, None)).await;
+                let _ = soon(&self.address, "kill a container", self.client.kill_container(&id, None)).await;
             }
             SystemClock.sleep_until(SystemClock.deadline(STEP)).await;
         }
@@ -164,57 +175,74 @@ impl Engine {
         let label = format!("{LABEL}={number}");
         for id in self.containers(&label).await? {
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            soon("remove a container", self.client.remove_container(&id, Some(options))).await?;
+            soon(&self.address, "remove a container", self.client.remove_container(&id, Some(options)))
+                .await?;
         }
         let filters = HashMap::from([("dangling", vec!["true"]), ("label", vec![label.as_str()])]);
         let options = PruneImagesOptionsBuilder::new().filters(&filters).build();
-        let pruned = within(SOON * 6, "remove images", self.client.prune_images(Some(options))).await?;
-        pruned.map(drop).map_err(|error| explained("remove images", &error))
+        let pruned =
+            within(&self.address, SOON * 6, "remove images", self.client.prune_images(Some(options))).await?;
+        pruned.map(drop).map_err(|error| explained(&self.address, "remove images", &error))
     }
 
     async fn containers(&self, label: &str) -> Result<Vec<String>, ImageError> {
         let filters = HashMap::from([("label", vec![label])]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        let found = soon("list containers", self.client.list_containers(Some(options))).await?;
+        let found =
+            soon(&self.address, "list containers", self.client.list_containers(Some(options))).await?;
         Ok(found.into_iter().filter_map(|container| container.id).collect())
     }
 }
 
-async fn soon<T>(doing: &str, asked: impl Future<Output = Result<T, Error>>) -> Result<T, ImageError> {
-    soon_or(doing, asked).await?.map_err(|error| explained(doing, &error))
+async fn soon<T>(
+    address: &EngineAddress,
+    doing: &str,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Result<T, ImageError> {
+    soon_or(address, doing, asked).await?.map_err(|error| explained(address, doing, &error))
 }
 
-async fn soon_or<T>(doing: &str, asked: impl Future<Output = T>) -> Result<T, ImageError> {
-    within(SOON, doing, asked).await
+async fn soon_or<T>(
+    address: &EngineAddress,
+    doing: &str,
+    asked: impl Future<Output = T>,
+) -> Result<T, ImageError> {
+    within(address, SOON, doing, asked).await
 }
 
-async fn within<T>(time: Duration, doing: &str, asked: impl Future<Output = T>) -> Result<T, ImageError> {
+async fn within<T>(
+    address: &EngineAddress,
+    time: Duration,
+    doing: &str,
+    asked: impl Future<Output = T>,
+) -> Result<T, ImageError> {
     let up = SystemClock.sleep_until(SystemClock.deadline(time));
     tokio::select! {
         answer = asked => Ok(answer),
-        () = up => Err(unavailable(format!("the engine did not {doing} within {} s", time.as_secs()))),
+        () = up => Err(unavailable(silent(address, doing, time))),
     }
 }
 
-fn unavailable(message: String) -> ImageError {
-    ImageError::new(ImageErrorKind::EngineUnavailable, message)
-        .with_hint("start Docker or Podman and let this user reach its socket; DOCKER_HOST says where it is")
+/// There is no engine that can be used, as it is told of containers too: with what helps.
+#[expect(clippy::needless_pass_by_value, reason = "it stands where a function of an error does")]
+fn unavailable(error: SandboxError) -> ImageError {
+    ImageError::new(ImageErrorKind::EngineUnavailable, error.to_string())
 }
 
-fn explained(doing: &str, error: &Error) -> ImageError {
+fn explained(address: &EngineAddress, doing: &str, error: &Error) -> ImageError {
     match error {
         Error::DockerResponseServerError { message, .. } | Error::DockerStreamError { error: message } => {
             refused(format!("the engine does not {doing}: {}", message.trim()))
         }
-        error => unavailable(format!("no container engine can be used: it cannot {doing}: {error}")),
+        error => unavailable(failure::explained(address, doing, error)),
     }
 }
 
-fn not_pulled(name: &str, error: &Error) -> ImageError {
+fn not_pulled(address: &EngineAddress, name: &str, error: &Error) -> ImageError {
     let (Error::DockerResponseServerError { message, .. } | Error::DockerStreamError { error: message }) =
         error
     else {
-        return explained("fetch the base", error);
+        return explained(address, "fetch the base", error);
     };
     let lower = message.to_ascii_lowercase();
     if lower.contains("no space left") {
@@ -227,7 +255,7 @@ fn not_pulled(name: &str, error: &Error) -> ImageError {
     .with_hint("look at the name and at the engine's way to the registry; `--from debian` needs no registry")
 }
 
-fn not_built(error: &Error, last: &str) -> ImageError {
+fn not_built(address: &EngineAddress, error: &Error, last: &str) -> ImageError {
     match error {
         Error::DockerStreamError { error } => {
             // It quotes the whole step.
@@ -238,7 +266,7 @@ fn not_built(error: &Error, last: &str) -> ImageError {
             let last = if last.is_empty() { String::new() } else { format!(": {last}") };
             refused(format!("a step of the Dockerfile failed with {reason}{last}"))
         }
-        error => explained("build the image", error),
+        error => explained(address, "build the image", error),
     }
 }
 
@@ -274,6 +302,10 @@ mod tests {
 
     use super::*;
 
+    fn address() -> EngineAddress {
+        EngineAddress::Unix("/run/engine".into())
+    }
+
     /// What an engine is asked that has an image with these names: method and path of each request.
     async fn asked_to_discard(names: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
@@ -298,7 +330,7 @@ mod tests {
         });
         let client =
             Docker::connect_with_unix(socket.to_str().unwrap(), 10, bollard::API_DEFAULT_VERSION).unwrap();
-        Engine { client, architecture: String::new() }.discard("sha256:1").await;
+        Engine { client, address: address(), architecture: String::new() }.discard("sha256:1").await;
         let asked = asked.lock().unwrap();
         asked.clone()
     }
@@ -315,7 +347,7 @@ mod tests {
         let error = Error::DockerStreamError {
             error: "The command '/bin/sh -c apt-get update' returned a non-zero code: 127".to_owned(),
         };
-        let told = not_built(&error, "/bin/sh: apt-get: not found").to_string();
+        let told = not_built(&address(), &error, "/bin/sh: apt-get: not found").to_string();
         assert_eq!(told, "a step of the Dockerfile failed with exit code 127: /bin/sh: apt-get: not found");
         assert!(is_of_the_step("E: no") && !is_of_the_step(" ---> 81f2") && !is_of_the_step(""));
         assert_eq!(without_colours("\u{1b}[91mmkdir: no\u{1b}[0m."), "mkdir: no.");
@@ -324,12 +356,16 @@ mod tests {
     #[test]
     fn a_full_disk_of_the_engines_is_told_with_where_it_is() {
         let error = Error::DockerStreamError { error: "write /x: no space left on device".to_owned() };
-        for told in [explained("take the image", &error), not_built(&error, ""), not_pulled("a:b", &error)] {
+        for told in [
+            explained(&address(), "take the image", &error),
+            not_built(&address(), &error, ""),
+            not_pulled(&address(), "a:b", &error),
+        ] {
             assert_eq!(told.kind(), ImageErrorKind::NoSpace, "{told}");
             assert_eq!(told.hint(), Some(ROOM_THERE));
         }
         let error =
             Error::DockerStreamError { error: "Get \"https://registry\": dial tcp: timeout".to_owned() };
-        assert_eq!(not_pulled("a:b", &error).kind(), ImageErrorKind::BaseNotFound);
+        assert_eq!(not_pulled(&address(), "a:b", &error).kind(), ImageErrorKind::BaseNotFound);
     }
 }

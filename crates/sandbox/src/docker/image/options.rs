@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::name::ImageName;
+use crate::docker::address::EngineAddress;
 
 /// What is to be built, and of what.
 ///
@@ -33,8 +34,8 @@ pub struct ImageOptions {
     pub add: Vec<String>,
     /// Where the distribution's packages are fetched, if not where the distribution has them. For Debian packages only.
     pub mirror: Option<String>,
-    /// Where the engine listens, as `DOCKER_HOST` says it; `None`: where engines usually do.
-    pub engine: Option<String>,
+    /// Where to look for the engine, likeliest first; without any, where engines usually listen.
+    pub engine: Vec<EngineAddress>,
     /// The folder in which the build has its temporary one, with some 3 GB for the full set. `None`: the system's.
     pub temporary: Option<PathBuf>,
     /// The variables of the programs that do the work on this machine: where they are, which proxy they use, whose
@@ -52,7 +53,7 @@ impl ImageOptions {
             packages: ImagePackages::Full,
             add: Vec::new(),
             mirror: None,
-            engine: None,
+            engine: Vec::new(),
             temporary: None,
             environment: environment.into_iter().collect(),
         }
