@@ -92,6 +92,8 @@ fn a_sandbox_that_is_not_there_is_a_usage_error() {
     run().args(["--cpus", "0", "Go"]).finish().code(2).says("the number of processors must be 0.01 to 4096");
     run().args(["--network", "bridge", "Go"]).finish().code(2).says("use `full`");
     run().args(["--sandbox", "cloud", "Go"]).finish().code(2).says("there are `jail`, `docker` and `local`");
+    run().args(["--image", "debian", "Go"]).finish().code(2).says("the sandbox `jail` is made of no image");
+    local().args(["--image", "debian"]).finish().code(2).says("`--sandbox docker` makes a container");
     run().args(["--sandbox", "nowhere", "Go"]).finish().code(2).says("there is no sandbox `nowhere`");
 }
 

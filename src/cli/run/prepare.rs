@@ -50,6 +50,11 @@ pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Fail
         cpus: args.cpus,
         ..Settings::default()
     })?;
+    if args.image.is_some() && config.executor() != ExecutorKind::Docker {
+        let kind = config.executor().as_str();
+        let told = format!("`--image`: the sandbox `{kind}` is made of no image");
+        return Err(Failure::usage(told).hint("`--sandbox docker` makes a container of one"));
+    }
     Ok(config)
 }
 
