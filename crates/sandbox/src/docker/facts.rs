@@ -1,8 +1,9 @@
 //! What an engine is and can do, as it says itself.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
-use bollard::models::{SystemInfo, SystemVersion};
+use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum, SystemVersion};
 
 use super::address::EngineAddress;
 use super::failure::no_engine;
@@ -129,15 +130,19 @@ impl EngineFacts {
         let has = |name: &str| security.iter().any(|option| option.split(',').any(|part| part == name));
         let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
         runtimes.sort_unstable();
+        // Podman does not say it everywhere, but its socket is of who runs it.
+        let is_rootless = has("name=rootless") || (kind == EngineKind::Podman && is_of_a_user(address));
+        // There it says that it limits, and does not.
+        let limits = !(is_rootless && info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1));
         Ok(Self {
             kind,
             version: text,
-            is_rootless: has("name=rootless"),
+            is_rootless,
             maps_users: has("name=userns"),
-            limits_memory: info.memory_limit == Some(true),
+            limits_memory: limits && info.memory_limit == Some(true),
             limits_swap: info.swap_limit == Some(true),
-            limits_processors: info.cpu_cfs_quota == Some(true),
-            limits_processes: info.pids_limit == Some(true),
+            limits_processors: limits && info.cpu_cfs_quota == Some(true),
+            limits_processes: limits && info.pids_limit == Some(true),
             default_runtime: info.default_runtime.unwrap_or_default(),
             runtimes,
         })
@@ -165,6 +170,12 @@ impl EngineFacts {
             disk: Boundary::Enforced,
         }
     }
+}
+
+/// Whether it is a socket that is not root's.
+fn is_of_a_user(address: &EngineAddress) -> bool {
+    let EngineAddress::Unix(path) = address else { return false };
+    fs::metadata(path).is_ok_and(|found| found.uid() != 0)
 }
 
 /// The first two numbers of a version.
@@ -233,5 +244,24 @@ mod tests {
         assert_eq!(isolation(Some(false), Swap::Possible), Boundary::Open);
         assert_eq!(isolation(None, Swap::Possible), Boundary::Open);
         assert_eq!(Swap::of(&EngineAddress::Tcp("10.0.0.1:2375".to_owned())), Swap::Possible);
+    }
+
+    #[test]
+    fn what_a_rootless_engine_cannot_limit_is_open_whatever_it_says() {
+        let limited = |cgroup_version| SystemInfo {
+            memory_limit: Some(true),
+            cpu_cfs_quota: Some(true),
+            pids_limit: Some(true),
+            security_options: Some(vec!["name=rootless".to_owned()]),
+            cgroup_version: Some(cgroup_version),
+            ..SystemInfo::default()
+        };
+        let open = |info| {
+            let address = EngineAddress::Unix("/run/engine".into());
+            let facts = EngineFacts::of(&address, podman("4.3.1"), info).unwrap();
+            facts.isolation(Boundary::Enforced, Swap::None).open().count()
+        };
+        assert_eq!(open(limited(SystemInfoCgroupVersionEnum::_1)), 3);
+        assert_eq!(open(limited(SystemInfoCgroupVersionEnum::_2)), 0);
     }
 }
