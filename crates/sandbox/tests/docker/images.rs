@@ -9,7 +9,7 @@ use crate::support::options;
 use crate::world::{World, open};
 
 /// One program, which is a shell too.
-const BUSYBOX: Content = Content {
+pub(crate) const BUSYBOX: Content = Content {
     packages: &[],
     files: &[
         ("/bin/busybox", "/usr/bin/busybox"),
@@ -19,7 +19,8 @@ const BUSYBOX: Content = Content {
     changes: &[],
 };
 
-/// One that would start something else, as root, and wants a volume.
+/// One that would start something else, as root, and wants a volume. Without a health check, which Podman's import refuses: that
+/// of Docker Engine has an image of its own.
 const STUBBORN: Content = Content {
     packages: &[],
     files: BUSYBOX.files,

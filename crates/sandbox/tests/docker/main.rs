@@ -16,6 +16,7 @@ mod engine;
 mod fake;
 mod gate;
 mod hardening;
+mod health;
 mod images;
 mod inspected;
 #[path = "../network/isolation.rs"]
