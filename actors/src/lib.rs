@@ -3,6 +3,8 @@
 //! A [`session`] is a conversation that is durable: its events are in the [`journal`], it has one owner at a time, and whoever
 //! holds its handle speaks to whichever incarnation runs.
 //!
+//! A [`runtime`] is what a host embeds: the root of the tree, its tenants, and their sessions.
+//!
 //! [`supervision`] is a library of its own: OTP's semantics (child specs, strategies, restart intensity, ordered
 //! shutdown, monitors) on the actors of `ractor`, which this crate alone names. [`executors`] is the sandbox of a session,
 //! watched and replaced; [`registry`] keeps the catalogs of skills as their folders are.
@@ -12,5 +14,6 @@ mod unwind;
 pub mod executors;
 pub mod journal;
 pub mod registry;
+pub mod runtime;
 pub mod session;
 pub mod supervision;

@@ -51,10 +51,11 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 26] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 27] = [
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
+    ("dashmap", &["conjure-actors"]),
     ("flate2", &["conjure-skill"]),
     ("toml", &["conjure"]),
     ("tracing-subscriber", &["conjure"]),

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
@@ -38,9 +39,10 @@ use crate::supervision::{
 /// forgotten.
 pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<Mail>), SpecError> {
     let options = &shared.setting.options;
-    let down = Arc::new(Down(Arc::clone(shared)));
+    let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false) });
     let start = move |context: Context<Mail>| {
-        let shared = Arc::clone(&down.0);
+        let shared = Arc::clone(&down.shared);
+        down.used.store(true, Ordering::Relaxed);
         async move { SessionActor::start(shared, context).await.map_err(Failure::from) }
     };
     let (actor, address) = WorkerSpec::new(ChildId::new("actor")?, start)
@@ -60,12 +62,17 @@ pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<M
     Ok((spec, address))
 }
 
-/// Dropped with the spec: nothing of the session's tree is left then.
-struct Down(Arc<Shared>);
+/// Dropped with the spec: nothing of the session's tree is left then, where there was one.
+struct Down {
+    shared: Arc<Shared>,
+    used: AtomicBool,
+}
 
 impl Drop for Down {
     fn drop(&mut self) {
-        self.0.is_down();
+        if self.used.load(Ordering::Relaxed) {
+            self.shared.is_down();
+        }
     }
 }
 
@@ -276,6 +283,7 @@ impl SessionActor {
             }
         };
         self.errands += 1;
+        self.shared.set_underway(Driven::Yes);
         let number = self.errands;
         let (inbox, posts) = mpsc::channel(INBOX);
         let cancel = CancellationToken::new();
@@ -332,6 +340,7 @@ impl SessionActor {
                 self.shared.observe(conversation.state(), conversation.seq(), Driven::No);
                 self.place = Place::Home(conversation);
                 self.try_again_later(context);
+                self.shared.set_underway(Driven::No);
                 return Ok(Flow::Continue);
             }
             Outcome::Crashed(reason) => {
@@ -347,6 +356,9 @@ impl SessionActor {
             }
         }
         self.resume(context);
+        if let Place::Home(_) = self.place {
+            self.shared.set_underway(Driven::No);
+        }
         Ok(Flow::Continue)
     }
 
@@ -432,5 +444,11 @@ impl Worker for SessionActor {
             tracing::debug!(session = %self.shared.key, %error, "a lease was not given back; it ends by itself");
         }
         Ok(())
+    }
+}
+
+impl Drop for SessionActor {
+    fn drop(&mut self) {
+        self.shared.set_underway(Driven::No);
     }
 }

@@ -74,7 +74,7 @@ impl Hub {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self) {
+    pub(crate) fn tell(&self) {
         self.news.send_modify(|news| *news = news.wrapping_add(1));
     }
 

@@ -21,6 +21,8 @@ mod redaction;
 mod shared;
 mod work;
 
+pub(crate) use shared::{Forget, Shared};
+
 pub use error::SessionError;
 pub use handle::{Input, Session};
 pub use ledger::{EVENT_KIND, JournalLedger};

@@ -16,7 +16,7 @@ use super::error::SessionError;
 use super::hub::{Hub, RingLimits};
 use super::mail::Mail;
 use super::message::{SessionSnapshot, SessionStatus};
-use super::spec::Setting;
+use super::spec::{Resume, Setting};
 use crate::supervision::{Address, Exit, StartError, StartFailure, Supervisor};
 
 pub(crate) struct Shared {
@@ -35,7 +35,14 @@ pub(crate) struct Shared {
     health: Mutex<Health>,
     pub(crate) redactor: Mutex<Arc<Redactor>>,
     pub(crate) snapshot: Mutex<SessionSnapshot>,
+    /// Whether the conversation is on an errand.
+    underway: Mutex<Driven>,
+    /// Called by the last drop.
+    forget: Mutex<Option<Forget>>,
 }
+
+/// What is done when nobody holds a session any more.
+pub(crate) type Forget = Box<dyn FnOnce() + Send>;
 
 #[derive(Debug, Clone, Default)]
 struct Health {
@@ -46,6 +53,15 @@ struct Health {
 
 impl Shared {
     pub(crate) fn new(key: SessionKey, setting: Setting, parent: Supervisor) -> Arc<Self> {
+        Self::forgotten_by(key, setting, parent, Box::new(|| {}))
+    }
+
+    pub(crate) fn forgotten_by(
+        key: SessionKey,
+        setting: Setting,
+        parent: Supervisor,
+        forget: Forget,
+    ) -> Arc<Self> {
         let (entries, bytes) = setting.options.ring;
         Arc::new(Self {
             key: Arc::new(key),
@@ -59,6 +75,8 @@ impl Shared {
             health: Mutex::default(),
             redactor: Mutex::default(),
             snapshot: Mutex::new(SessionSnapshot::nothing()),
+            underway: Mutex::new(Driven::No),
+            forget: Mutex::new(Some(forget)),
         })
     }
 
@@ -106,6 +124,39 @@ impl Shared {
             self.hub.give_up(if last.is_empty() { "its actor ended".to_owned() } else { last });
         }
         self.up.send_modify(|up| *up = up.wrapping_add(1));
+    }
+
+    /// Returns once no turn runs.
+    pub(crate) async fn until_idle(&self) {
+        let mut news = self.hub.news();
+        loop {
+            news.borrow_and_update();
+            if !self.is_busy() {
+                return;
+            }
+            // The sender is in here.
+            let _ = news.changed().await;
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        if *lock(&self.underway) == Driven::Yes {
+            return true;
+        }
+        match lock(&self.snapshot).status {
+            SessionStatus::Running(_) => true,
+            // It is about to go on.
+            SessionStatus::Interrupted(_) => {
+                self.is_attached() || self.setting.options.resume == Resume::AtStart
+            }
+            SessionStatus::Idle | SessionStatus::AwaitingApproval(_) => false,
+        }
+    }
+
+    /// The conversation goes on an errand, or is back.
+    pub(crate) fn set_underway(&self, underway: Driven) {
+        *lock(&self.underway) = underway;
+        self.hub.tell();
     }
 
     fn check_quarantine(&self) -> Result<(), SessionError> {
@@ -189,6 +240,15 @@ impl Shared {
             usage: *state.usage(),
             last_text: state.last_text(),
         };
+        self.hub.tell();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(forget) = lock(&self.forget).take() {
+            forget();
+        }
     }
 }
 

@@ -9,6 +9,8 @@ mod ledger;
 #[cfg(test)]
 mod listening;
 #[cfg(test)]
+mod runtime;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod talking;

@@ -1,0 +1,120 @@
+//! What a runtime and a session are given, and what a runtime says of itself.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::TenantId;
+use conjure_conversation::{Message, Profile};
+use conjure_journal::Owner;
+
+use crate::journal::OpenJournal;
+use crate::session::{Outfit, SessionOptions};
+
+/// What a runtime is made of.
+#[derive(Clone)]
+pub struct RuntimeOptions {
+    /// Opens the journal, also anew when it is lost.
+    pub journal: Arc<OpenJournal>,
+    /// How long a call waits while the journal is being opened.
+    pub journal_patience: Duration,
+    /// Makes the parts of sessions.
+    pub outfit: Arc<dyn Outfit>,
+    /// How sessions are treated.
+    pub sessions: SessionOptions,
+    /// How many supervisors share the tenants.
+    pub partitions: NonZeroUsize,
+    /// How many sessions of a tenant may be live at a time; those that are put away do not count.
+    pub sessions_per_tenant: usize,
+    /// How long the tree may take to start.
+    pub start_within: Duration,
+}
+
+impl RuntimeOptions {
+    /// Any number of sessions for each tenant, half a minute to start.
+    #[must_use]
+    pub fn new(journal: Arc<OpenJournal>, outfit: Arc<dyn Outfit>, owner: Owner) -> Self {
+        Self {
+            journal,
+            journal_patience: Duration::from_secs(10),
+            outfit,
+            sessions: SessionOptions::new(owner),
+            partitions: NonZeroUsize::MIN.saturating_add(7),
+            sessions_per_tenant: usize::MAX,
+            start_within: Duration::from_secs(30),
+        }
+    }
+}
+
+impl fmt::Debug for RuntimeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeOptions").field("sessions", &self.sessions).finish_non_exhaustive()
+    }
+}
+
+/// A session that is to be opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionSpec {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What it is; recorded with its first event.
+    pub profile: Profile,
+    /// A history from elsewhere, where it goes on with one.
+    pub history: Vec<Message>,
+}
+
+impl SessionSpec {
+    /// A session of this tenant with the default profile.
+    #[must_use]
+    pub fn new(tenant: TenantId) -> Self {
+        Self { tenant, profile: Profile::default(), history: Vec::new() }
+    }
+
+    /// The same with this profile.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// The same with this history.
+    #[must_use]
+    pub fn history(mut self, messages: Vec<Message>) -> Self {
+        self.history = messages;
+        self
+    }
+}
+
+/// Whether turns begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turns {
+    /// They do.
+    Welcome,
+    /// The runtime is being emptied.
+    Refused,
+}
+
+/// How a runtime is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Whether a journal is open.
+    pub journal_is_open: bool,
+    /// Whether turns begin.
+    pub turns: Turns,
+    /// How many tenants have a supervisor.
+    pub tenants: usize,
+    /// How many sessions are live.
+    pub live_sessions: usize,
+    /// How many sessions are live or held by somebody.
+    pub known_sessions: usize,
+}
+
+impl Health {
+    /// Whether it does all that it is for.
+    #[must_use]
+    pub const fn is_good(&self) -> bool {
+        self.journal_is_open && matches!(self.turns, Turns::Welcome)
+    }
+}

@@ -1,0 +1,201 @@
+//! The runtime that a host holds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
+use conjure_conversation::{Command, CommandKind, Event, Ledger, State, apply, decide};
+use conjure_journal::{Epoch, JournalError, SessionKey};
+use tokio_util::sync::CancellationToken;
+
+use super::error::RuntimeError;
+use super::index::Index;
+use super::options::{Health, RuntimeOptions, SessionSpec, Turns};
+use super::tenants::Tenants;
+use crate::journal::{CallFailure, JournalAccess, journal_actor};
+use crate::session::{JournalLedger, Session, SessionError, Setting, Shared};
+use crate::supervision::{
+    ChildId, Intensity, Partitions, RequestError, Root, StartError, Strategy, SupervisorSpec, Tree,
+};
+
+/// Sessions of many tenants, supervised. Cheap to clone; dropping the last clone stops everything in order, in the
+/// background: use [`Runtime::shutdown`] to know.
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    root: Root,
+    setting: Setting,
+    index: Arc<Index>,
+    tenants: Arc<Tenants>,
+}
+
+impl Runtime {
+    /// Starts the tree, and returns when the journal is open.
+    ///
+    /// # Errors
+    /// When the journal cannot be opened, or that took too long.
+    pub async fn spawn(options: RuntimeOptions) -> Result<Self, RuntimeError> {
+        let (journal, access) = journal_actor(options.journal, options.journal_patience)?;
+        let (tenants_spec, partitions) =
+            Partitions::spec(ChildId::new("tenants")?, options.partitions, Tenants::partition)?;
+        let (tenants_spec, _) = tenants_spec.build();
+        // The journal is opened anew for as long as it takes: without it, sessions only wait.
+        let spec = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne)
+            .intensity(Intensity::new(1_000, Duration::from_secs(5)))
+            .child(journal)?
+            .child(tenants_spec)?;
+        let (spec, _) = spec.build();
+        let deadline = SystemClock.deadline(options.start_within);
+        let root = Root::spawn(spec, deadline).await.map_err(RuntimeError::NotStarted)?;
+        let setting = Setting {
+            journal: access,
+            outfit: options.outfit,
+            options: Arc::new(options.sessions),
+            draining: CancellationToken::new(),
+        };
+        let tenants = Tenants::new(partitions, options.sessions_per_tenant);
+        Ok(Self { inner: Arc::new(Inner { root, setting, index: Arc::default(), tenants }) })
+    }
+
+    /// Opens a new session: it is recorded with its profile, and started.
+    ///
+    /// # Errors
+    /// When it cannot be recorded or started. What is recorded stays.
+    pub async fn open(&self, spec: SessionSpec) -> Result<Session, RuntimeError> {
+        if self.is_draining() {
+            return Err(RuntimeError::Draining);
+        }
+        let key = SessionKey::new(spec.tenant, SessionId::random().map_err(RuntimeError::NoEntropy)?);
+        let mut begin = vec![CommandKind::Open { profile: Box::new(spec.profile) }];
+        if !spec.history.is_empty() {
+            begin.push(CommandKind::Import { messages: spec.history, container: None });
+        }
+        let mut state = State::default();
+        let mut events: Vec<Event> = Vec::new();
+        for kind in begin {
+            let decided = decide(&state, Command { at: SystemClock.timestamp(), kind });
+            for event in decided.map_err(SessionError::from)? {
+                apply(&mut state, &event);
+                events.push(event);
+            }
+        }
+        let journal = &self.inner.setting.journal;
+        journal.call(|journal| journal.create(&key)).await.map_err(|error| failed(&error))?;
+        // Nobody else knows of it yet, so it is written without a lease.
+        let ledger = JournalLedger::new(journal.clone(), Arc::new(key.clone()), Epoch::NONE);
+        ledger
+            .append(0, &events)
+            .await
+            .map_err(|error| RuntimeError::Journal { reason: error.to_string() })?;
+        self.attach(&key).await
+    }
+
+    /// A session that was opened before, here or by another process. A turn that was under way goes on.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotFound`] when the tenant has none of this id.
+    pub async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Session, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        if let Some(shared) = self.inner.index.get(&key) {
+            let session = Session::of(shared);
+            session.attach().await?;
+            return Ok(session);
+        }
+        // Before anything is made for it: ids that somebody guesses leave nothing.
+        match self.inner.setting.journal.call(|journal| journal.session(&key)).await {
+            Ok(_) => self.attach(&key).await,
+            Err(CallFailure::Journal(JournalError::NotFound { .. })) => {
+                Err(RuntimeError::NotFound { session: id })
+            }
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// The session of a key that is in the journal, started.
+    async fn attach(&self, key: &SessionKey) -> Result<Session, RuntimeError> {
+        let deadline = SystemClock.deadline(self.inner.setting.options.deadline);
+        let parent = match self.inner.tenants.supervisor(&key.tenant, deadline).await {
+            Ok(parent) => parent,
+            Err(RuntimeError::Tenant(StartError::Request(
+                RequestError::NotRunning(_) | RequestError::ShuttingDown(_),
+            ))) => return Err(SessionError::ShuttingDown.into()),
+            Err(error) => return Err(error),
+        };
+        let setting = self.inner.setting.clone();
+        let make = |forget| Shared::forgotten_by(key.clone(), setting, parent, forget);
+        let session = Session::of(self.inner.index.get_or_insert(key, make));
+        session.attach().await?;
+        Ok(session)
+    }
+
+    fn is_draining(&self) -> bool {
+        self.inner.setting.draining.is_cancelled()
+    }
+
+    /// The way to the journal, for what is asked of it beside sessions.
+    #[must_use]
+    pub fn journal(&self) -> &JournalAccess {
+        &self.inner.setting.journal
+    }
+
+    /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        self.inner.root.tree()
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health {
+            journal_is_open: self.inner.setting.journal.is_open(),
+            turns: if self.is_draining() { Turns::Refused } else { Turns::Welcome },
+            tenants: self.inner.tenants.count(),
+            live_sessions: self.inner.tenants.sessions().all,
+            known_sessions: self.inner.index.count(),
+        }
+    }
+
+    /// Begins no turn any more, and returns when those that run are over or wait for a person: what is queued stays
+    /// queued. There is no way back but a new runtime.
+    ///
+    /// # Errors
+    /// [`SessionError::DeadlinePassed`] when turns still run then; they go on.
+    pub async fn drain(&self, deadline: Deadline) -> Result<(), RuntimeError> {
+        self.inner.setting.draining.cancel();
+        let empty = async {
+            for session in self.inner.index.all() {
+                session.until_idle().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = empty => Ok(()),
+            () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed.into()),
+        }
+    }
+
+    /// Stops everything in order: turns that run are interrupted and their ends recorded, leases are given back, the
+    /// journal's actor goes last. May be called as often as one likes.
+    ///
+    /// # Errors
+    /// When the deadline passed before; what was left was killed, and is recovered by the next start.
+    pub async fn shutdown(&self, deadline: Deadline) -> Result<(), RuntimeError> {
+        self.inner.setting.draining.cancel();
+        Ok(self.inner.root.shutdown(deadline).await?)
+    }
+}
+
+fn failed(error: &CallFailure) -> RuntimeError {
+    RuntimeError::Journal { reason: error.to_string() }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("health", &self.health()).finish_non_exhaustive()
+    }
+}

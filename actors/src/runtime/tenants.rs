@@ -1,0 +1,79 @@
+//! The tenants' supervisors: one dynamic supervisor for each, in a few partitions.
+//!
+//! A tenant's supervisor is started with the tenant's first session and stays. Its sessions are temporary children: one that
+//! gives up is forgotten there, and costs its siblings nothing.
+
+use std::sync::Arc;
+
+use conjure_base::{Deadline, TenantId};
+use dashmap::DashMap;
+
+use super::error::RuntimeError;
+use crate::supervision::{
+    ChildId, Counts, Domain, Dynamic, Partitions, StartError, Supervisor, SupervisorSpec,
+};
+
+/// The way to the tenants' supervisors.
+#[derive(Debug)]
+pub(crate) struct Tenants {
+    partitions: Partitions,
+    capacity: usize,
+    known: DashMap<TenantId, Supervisor>,
+    /// One caller at a time has a tenant's supervisor started.
+    starting: tokio::sync::Mutex<()>,
+}
+
+impl Tenants {
+    pub(crate) fn new(partitions: Partitions, capacity: usize) -> Arc<Self> {
+        Arc::new(Self {
+            partitions,
+            capacity,
+            known: DashMap::new(),
+            starting: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// What a partition is: its tenants fail each for itself.
+    pub(crate) fn partition(id: ChildId) -> SupervisorSpec<Dynamic> {
+        SupervisorSpec::dynamic(id).domain(Domain::EachChild)
+    }
+
+    fn known(&self, tenant: &TenantId) -> Option<Supervisor> {
+        self.known.get(tenant).map(|known| known.clone())
+    }
+
+    /// The tenant's supervisor.
+    pub(crate) async fn supervisor(
+        &self,
+        tenant: &TenantId,
+        deadline: Deadline,
+    ) -> Result<Supervisor, RuntimeError> {
+        if let Some(known) = self.known(tenant) {
+            return Ok(known);
+        }
+        let _one = self.starting.lock().await;
+        if let Some(known) = self.known(tenant) {
+            return Ok(known);
+        }
+        let id = ChildId::new(tenant.as_str())?;
+        let spec = SupervisorSpec::dynamic(id).capacity(self.capacity).tenant(tenant.clone());
+        let (spec, supervisor) = spec.build();
+        let supervisor = match self.partitions.start_child(spec, deadline).await {
+            Ok(_) => supervisor,
+            // It was started for somebody who stopped waiting.
+            Err(StartError::AlreadyStarted(child)) => child.supervisor().unwrap_or(supervisor),
+            Err(error) => return Err(RuntimeError::Tenant(error)),
+        };
+        self.known.insert(tenant.clone(), supervisor.clone());
+        Ok(supervisor)
+    }
+
+    /// The sessions of all tenants.
+    pub(crate) fn sessions(&self) -> Counts {
+        self.known.iter().map(|known| known.count()).fold(Counts::default(), Counts::plus)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.partitions.count().all
+    }
+}

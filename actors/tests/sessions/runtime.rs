@@ -1,0 +1,263 @@
+//! The runtime: tenants, the index, what one session's failures mean to others, the journal's loss, draining, shutting down.
+
+use std::sync::Arc;
+
+use conjure_actors::journal::OpenJournal;
+use conjure_actors::runtime::{Runtime, RuntimeError, RuntimeOptions, SessionSpec, Turns};
+use conjure_actors::session::{SessionError, SessionStatus};
+use conjure_base::{SessionId, TenantId};
+use conjure_conversation::{Block, Message, Profile};
+use conjure_journal::{Journal, MemoryJournal, Owner};
+use futures_util::future::join_all;
+
+use crate::support::{Disk, Faulty, SECOND, memory, now, soon};
+use crate::world::{Stage, answered};
+
+fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).unwrap()
+}
+
+fn options(open: Arc<OpenJournal>, stage: &Stage, owner: &str) -> RuntimeOptions {
+    let mut options = RuntimeOptions::new(open, Arc::new(stage.clone()), Owner::new(owner).unwrap());
+    options.sessions.deadline = SECOND * 300;
+    options
+}
+
+async fn runtime(open: Arc<OpenJournal>, stage: &Stage) -> Runtime {
+    Runtime::spawn(options(open, stage, "first")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_session_is_found_by_its_tenant_and_by_nobody_else_here_and_after_a_restart() {
+    let disk = Disk::new();
+    let stage = Stage::default();
+    let first = runtime(disk.sqlite(), &stage).await;
+    let profile = Profile { base_prompt: "Be brief.".to_owned(), ..Profile::default() };
+    let history =
+        vec![Message::user(vec![Block::text("before")]), Message::assistant(vec![Block::text("yes")])];
+    let spec = SessionSpec::new(tenant("acme")).profile(profile).history(history);
+    let session = first.open(spec).await.unwrap();
+    assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
+    let id = session.id();
+
+    let again = first.session(&tenant("acme"), id).await.unwrap();
+    assert_eq!(again.snapshot().await.unwrap().last_text, "heard: hello");
+    let health = first.health();
+    assert!(health.is_good());
+    assert_eq!((health.tenants, health.live_sessions, health.known_sessions), (1, 1, 1));
+    let shown = first.tree().to_string();
+    for part in ["journal running", "acme running", &format!("{id} running"), "actor running"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+
+    // A foreign id and one that was never given are the same, and leave nothing.
+    for (whose, id) in [("other", id), ("acme", SessionId::from_bits(7))] {
+        let error = first.session(&tenant(whose), id).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::NotFound { session } if session == id), "{error}");
+    }
+    assert_eq!((first.health().tenants, first.health().known_sessions), (1, 1));
+    first.shutdown(soon()).await.unwrap();
+    let over = session.send("anybody?").await.unwrap_err();
+    assert!(matches!(over, SessionError::NotStarted { .. } | SessionError::ShuttingDown), "{over}");
+
+    let second = Runtime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
+    let session = second.session(&tenant("acme"), id).await.unwrap();
+    assert_eq!(session.send("and again").await.unwrap().end().await, Ok(answered()));
+    let requests = stage.requests.lock().unwrap().clone();
+    let said = crate::world::said(&requests.last().unwrap().messages);
+    assert_eq!(said, ["before", "yes", "hello", "heard: hello", "and again"]);
+    second.shutdown(soon()).await.unwrap();
+    stage.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_put_away_and_held_by_nobody_costs_nothing_here() {
+    let stage = Stage::default();
+    let mut options = options(memory(), &stage, "first");
+    options.sessions.idle_after = SECOND * 30;
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let mut ids = Vec::new();
+    for number in 0..50 {
+        let session = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+        assert_eq!(session.send(format!("{number}")).await.unwrap().end().await, Ok(answered()));
+        ids.push(session.id());
+    }
+    while runtime.health().known_sessions > 0 {
+        tokio::time::sleep(SECOND * 10).await;
+    }
+    assert_eq!(runtime.health().live_sessions, 0);
+    // All at once, each by several: there is one of each.
+    let found = join_all(ids.iter().chain(&ids).map(|id| {
+        let runtime = runtime.clone();
+        async move { runtime.session(&tenant("acme"), *id).await.unwrap() }
+    }));
+    let found = found.await;
+    assert_eq!(runtime.health().known_sessions, 50);
+    assert_eq!(runtime.health().live_sessions, 50);
+    drop(found);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// One session fails again and again; its siblings and other tenants hear nothing of it.
+#[tokio::test(start_paused = true)]
+async fn a_crash_loop_disturbs_nobody_else() {
+    let stage = Stage::default();
+    let runtime = runtime(memory(), &stage).await;
+    let bad = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+    let sibling = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+    let stranger = runtime.open(SessionSpec::new(tenant("other"))).await.unwrap();
+    let turns = [sibling.send("door").await.unwrap(), stranger.send("door").await.unwrap()];
+    stage.reached(2).await;
+    stage.broken.lock().unwrap().1 = u32::MAX;
+    bad.kill();
+    let error = loop {
+        match bad.send("hello").await {
+            Err(error @ SessionError::Quarantined { .. }) => break error,
+            Err(SessionError::NotStarted { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(error.to_string().contains("lift the quarantine"), "{error}");
+    assert_eq!(runtime.health().live_sessions, 2);
+    stage.open();
+    for turn in turns {
+        assert_eq!(turn.end().await, Ok(answered()));
+    }
+    let tree = runtime.tree();
+    for path in [vec!["tenants"], vec!["journal"]] {
+        assert_eq!(tree.find(&path).unwrap().actor.restarts, 0);
+    }
+    stage.broken.lock().unwrap().1 = 0;
+    bad.lift_quarantine();
+    assert_eq!(bad.send("hello").await.unwrap().end().await, Ok(answered()));
+    runtime.shutdown(soon()).await.unwrap();
+    stage.check();
+}
+
+/// The journal's writer is lost again and again while many sessions of many tenants work.
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_is_lost_under_load_loses_nothing_that_was_acknowledged() {
+    let inner = MemoryJournal::new();
+    let faulty = Faulty::new(inner);
+    let opened = faulty.clone();
+    let open: Arc<OpenJournal> = Arc::new(move || {
+        // The next one lives a little longer.
+        let losses = opened.losses();
+        opened.mend();
+        if losses < 20 {
+            opened.lose_after(7 + losses);
+        }
+        let journal: Arc<dyn Journal> = Arc::new(opened.clone());
+        Box::pin(async move { Ok(journal) })
+    });
+    let stage = Stage::default();
+    let runtime = runtime(open, &stage).await;
+    let work = (0..24).map(|number| {
+        let runtime = runtime.clone();
+        async move {
+            let whose = tenant(&format!("tenant-{}", number % 5));
+            let session = loop {
+                match runtime.open(SessionSpec::new(whose.clone())).await {
+                    Ok(session) => break session,
+                    Err(RuntimeError::Journal { .. } | RuntimeError::Session(_)) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            };
+            let mut acknowledged = 0;
+            for _ in 0..5 {
+                match session.send("call note read").await {
+                    Ok(turn) => {
+                        assert_eq!(turn.end().await, Ok(answered()));
+                        acknowledged += 1;
+                    }
+                    Err(SessionError::Journal { .. }) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            let (mut listening, mut started) = (session.subscribe(0).await.unwrap(), 0);
+            let last = session.snapshot().await.unwrap().events;
+            while listening.next_seq() < last {
+                let update = listening.next().await.unwrap();
+                if let conjure_actors::session::Update::Recorded(event) = update {
+                    started += u32::from(event.to_line().contains("user.message"));
+                }
+            }
+            assert!(started >= acknowledged, "{started} of {acknowledged}");
+        }
+    });
+    join_all(work).await;
+    assert!(faulty.losses() >= 20, "{} losses", faulty.losses());
+    assert!(runtime.health().is_good());
+    runtime.shutdown(soon()).await.unwrap();
+    stage.check();
+}
+
+#[tokio::test]
+async fn draining_lets_turns_end_and_begins_none() {
+    let stage = Stage::default();
+    let runtime = runtime(memory(), &stage).await;
+    let session = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+    let waiting = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+    waiting.send("call ask").await.unwrap();
+    let turn = session.send("door").await.unwrap();
+    stage.reached(1).await;
+    session.send("queued").await.unwrap();
+    let late = runtime.drain(now()).await.unwrap_err();
+    assert!(matches!(late, RuntimeError::Session(SessionError::DeadlinePassed)), "{late}");
+    assert_eq!(runtime.health().turns, Turns::Refused);
+    assert!(!runtime.health().is_good());
+    assert_eq!(session.send("one more").await.unwrap_err(), SessionError::Draining);
+    let refused = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap_err();
+    assert!(matches!(refused, RuntimeError::Draining), "{refused}");
+    let (drained, ()) = tokio::join!(runtime.drain(soon()), async { stage.open() });
+    drained.unwrap();
+    assert_eq!(turn.end().await, Ok(answered()));
+    let snapshot = session.snapshot().await.unwrap();
+    assert_eq!((snapshot.status, snapshot.queue.len()), (SessionStatus::Idle, 1));
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// Everything works when it is told to stop: it stops in time, and every end is recorded.
+#[tokio::test]
+async fn a_shutdown_under_load_records_everything_in_time() {
+    let disk = Disk::new();
+    let stage = Stage::default();
+    let first = runtime(disk.sqlite(), &stage).await;
+    let mut keys = Vec::new();
+    for number in 0..30 {
+        let whose = tenant(&format!("tenant-{}", number % 3));
+        let session = first.open(SessionSpec::new(whose.clone())).await.unwrap();
+        let words = if number % 2 == 0 { "call slow" } else { "door" };
+        session.send(words).await.unwrap();
+        session.send("and then").await.unwrap();
+        keys.push((whose, session.id()));
+    }
+    stage.reached(15).await;
+    first.shutdown(soon()).await.unwrap();
+    assert_eq!(first.tree().size(), 1, "{}", first.tree());
+
+    stage.open();
+    let second = Runtime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
+    for (whose, id) in keys {
+        let session = second.session(&whose, id).await.unwrap();
+        let mut listening = session.subscribe(0).await.unwrap();
+        let mut lines = String::new();
+        // What was queued has its turn now, after the one that was interrupted.
+        while !lines.contains("end_turn") {
+            if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
+                lines.push_str(&event.to_line());
+            }
+        }
+        assert_eq!(lines.matches(r#"{"type":"interrupted"}"#).count(), 1, "{lines}");
+    }
+    second.shutdown(soon()).await.unwrap();
+    stage.check();
+}
+
+/// A journal that cannot be opened is told, and nothing is left.
+#[tokio::test]
+async fn a_runtime_without_a_journal_does_not_start() {
+    let open: Arc<OpenJournal> = Arc::new(|| Box::pin(async { Err(conjure_journal::JournalError::Closed) }));
+    let error = Runtime::spawn(options(open, &Stage::default(), "first")).await.unwrap_err();
+    assert!(error.to_string().contains("the journal is closed"), "{error}");
+}
