@@ -15,4 +15,6 @@ mod support;
 #[cfg(test)]
 mod talking;
 #[cfg(test)]
+mod whole;
+#[cfg(test)]
 mod world;

@@ -1,0 +1,106 @@
+//! A scripted model, the real tools and a real sandbox, over both journals.
+
+use std::sync::Arc;
+
+use conjure_actors::journal::OpenJournal;
+use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
+use conjure_actors::session::{Outfit, SessionParts};
+use conjure_actors::supervision::Failure;
+use conjure_base::{Redactor, SystemClock, TenantId};
+use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
+use conjure_conversation::{Composition, Profile};
+use conjure_journal::{Owner, SessionKey};
+use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox};
+use conjure_toolbox::{AllowAll, Toolbox};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use crate::support::{Disk, memory, soon};
+use crate::world::{answered, follow};
+
+const SCRIPT: &str = r#"
+version: 1
+turns:
+  - content:
+      - {tool_use: {name: create_file, input: {path: note.txt, file_text: "six times seven\n", description: a note}}}
+      - {tool_use: {name: bash_tool, input: {command: "cat note.txt; echo $((6 * 7)); echo done >> effects", description: multiply}}}
+  - content: "It is 42."
+  - content:
+      - {tool_use: {name: bash_tool, input: {command: "echo done >> effects; touch running; sleep 600", description: wait}}}
+  - content: "I do not know what became of it."
+"#;
+
+/// A model, a sandbox and tools that outlive the incarnations of the session.
+struct Bench {
+    model: ScriptedModel,
+    sandbox: Arc<Sandbox>,
+}
+
+impl Outfit for Bench {
+    fn outfit<'a>(
+        &'a self,
+        _: &'a SessionKey,
+        _: &'a Profile,
+    ) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+        async move {
+            let executor: Arc<dyn Executor> = Arc::clone(&self.sandbox) as _;
+            let toolbox = Toolbox::builder().executor(Arc::clone(&executor)).approver(AllowAll).build()?;
+            Ok(SessionParts {
+                model: Arc::new(self.model.clone()),
+                composer: Arc::new(Composition { tools: toolbox.definitions(), ..Composition::default() }),
+                tools: Arc::new(toolbox),
+                redactor: Redactor::default(),
+                executor: Some(executor),
+            })
+        }
+        .boxed()
+    }
+}
+
+async fn check(open: Arc<OpenJournal>) {
+    let folder = tempfile::tempdir().unwrap();
+    let context = ExecutionContext::new(folder.path().to_owned());
+    let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
+    let sandbox = Arc::new(Sandbox::open(&local, &context, Arc::new(SystemClock), soon()).await.unwrap());
+    let script = Script::from_text(SCRIPT, ScriptFormat::Yaml, "this test").unwrap();
+    let bench = Bench { model: ScriptedModel::new(script), sandbox: Arc::clone(&sandbox) };
+    let owner = Owner::new("first").unwrap();
+    let runtime = Runtime::spawn(RuntimeOptions::new(open, Arc::new(bench), owner)).await.unwrap();
+    let tenant = TenantId::new("acme").unwrap();
+    let session = runtime.open(SessionSpec::new(tenant)).await.unwrap().with_deadline(soon());
+
+    let (lines, stop) = follow(&mut session.send("What is six times seven?").await.unwrap()).await;
+    assert_eq!(stop, answered(), "{lines:#?}");
+    let said = lines.join("\n");
+    assert!(said.contains("six times seven\\n42") && said.contains("It is 42."), "{said}");
+    let listing = session.files().await.unwrap();
+    let names: Vec<String> = listing.entries.iter().map(|entry| entry.path.clone()).collect();
+    assert!(names.iter().any(|name| name.ends_with("note.txt")), "{names:?}");
+
+    // The session is killed while a command runs: the command is ended, not run again, and the model is told.
+    let mut turn = session.send("And now wait.").await.unwrap();
+    for _ in 0..12_000 {
+        if folder.path().join("running").exists() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    session.kill();
+    let (lines, stop) = follow(&mut turn).await;
+    assert_eq!(stop, answered(), "{lines:#?}");
+    assert!(lines.join("\n").contains("outcome unknown"), "{lines:#?}");
+    let effects = std::fs::read_to_string(folder.path().join("effects")).unwrap();
+    assert_eq!(effects, "done\ndone\n");
+    runtime.shutdown(soon()).await.unwrap();
+    sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn a_scripted_session_with_real_tools_in_memory() {
+    check(memory()).await;
+}
+
+#[tokio::test]
+async fn a_scripted_session_with_real_tools_on_disk() {
+    check(Disk::new().sqlite()).await;
+}

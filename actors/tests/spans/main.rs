@@ -1,0 +1,92 @@
+//! Telemetry of a session: the spans of its turns stand in one that says whose they are.
+
+#![expect(clippy::unwrap_used, reason = "it is a test, which fails by panic")]
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+#[path = "../sessions/support.rs"]
+#[expect(dead_code, reason = "the other tests use more of it")]
+#[cfg(test)]
+mod support;
+
+#[path = "../sessions/world.rs"]
+#[expect(dead_code, reason = "the other tests use more of it")]
+#[cfg(test)]
+mod world;
+
+/// Each span by name with its parent's, and every field of the outermost.
+#[derive(Default)]
+struct Seen {
+    spans: Vec<(&'static str, Option<&'static str>)>,
+    fields: String,
+    current: Vec<u64>,
+}
+
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Seen>>);
+
+impl Visit for Seen {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = writeln!(self.fields, "{}={value:?}", field.name());
+    }
+}
+
+impl Subscriber for Collector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // The actors' own are `ractor`'s.
+        metadata.is_span() && metadata.target().starts_with("conjure_")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut seen = self.0.lock().unwrap();
+        let parent = seen.current.last().map(|id| seen.spans[usize::try_from(*id).unwrap() - 1].0);
+        seen.spans.push((span.metadata().name(), parent));
+        if parent.is_none() {
+            span.record(&mut *seen);
+        }
+        Id::from_u64(seen.spans.len() as u64)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, span: &Id) {
+        self.0.lock().unwrap().current.push(span.into_u64());
+    }
+
+    fn exit(&self, _: &Id) {
+        self.0.lock().unwrap().current.pop();
+    }
+}
+
+#[tokio::test]
+async fn the_spans_of_a_turn_say_whose_it_is() {
+    let collector = Collector::default();
+    let guard = tracing::subscriber::set_default(collector.clone());
+    let host = world::Host::new().await;
+    let session = host.open().await;
+    assert_eq!(session.send("call note").await.unwrap().end().await, Ok(world::answered()));
+    let id = session.id();
+    host.shutdown().await;
+    drop(guard);
+    let seen = collector.0.lock().unwrap();
+    let agent = Some("invoke_agent");
+    let expected = [
+        ("session", None),
+        ("invoke_agent", Some("session")),
+        ("chat", agent),
+        ("execute_tool", agent),
+        ("chat", agent),
+    ];
+    assert_eq!(seen.spans, expected);
+    let fields = format!("conjure.tenant=acme\nconjure.session={id}\nconjure.incarnation=1\n");
+    assert_eq!(seen.fields, fields);
+}
