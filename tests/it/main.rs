@@ -5,10 +5,18 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
+#[cfg(feature = "docker")]
+#[path = "../../crates/sandbox/tests/support/engine.rs"]
+mod engine;
+#[cfg(feature = "docker")]
+#[path = "../../crates/sandbox/tests/support/image.rs"]
+mod image;
 mod support;
 
 mod bad_input;
 mod conformance;
+#[cfg(feature = "docker")]
+mod container_runs;
 #[cfg(feature = "docker")]
 mod containers;
 mod doctor;

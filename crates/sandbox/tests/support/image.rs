@@ -161,7 +161,7 @@ fn import(engine: &EngineAddress, name: &str, changes: &[&str], tar: &[u8]) {
     let changes: String = changes.iter().map(|change| format!("&changes={}", encoded(change))).collect();
     curl.arg(format!("http://{host}/v1.41/images/create?fromSrc=-&repo={}{changes}", encoded(name)));
     curl.args(["--header", "Content-Type: application/x-tar"]);
-    let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("curl is there");
+    let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     curl.stdin.take().unwrap().write_all(tar).unwrap();
     let done = curl.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
@@ -212,7 +212,7 @@ fn in_engine<T: Send>(
         runtime.block_on(async { ask(client(engine).await?).await })
     };
     let done = std::thread::scope(|scope| scope.spawn(asked).join());
-    done.expect("asking does not panic").map_err(|error| error.to_string())
+    done.unwrap().map_err(|error| error.to_string())
 }
 
 /// What will be the root folder of an image.
