@@ -25,6 +25,8 @@ use crate::{error, sys};
 pub(crate) struct Places<'a> {
     pub(crate) roots: &'a Roots,
     pub(crate) room: Option<&'a Room<'a>>,
+    /// The folder of the shelves, where there is one.
+    pub(crate) shelves: Option<BorrowedFd<'a>>,
     pub(crate) null: BorrowedFd<'a>,
 }
 
@@ -54,9 +56,15 @@ impl FileJob {
         places: &Places<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<(Self, Pid), GuestError> {
-        let Places { roots, room, null } = *places;
+        let Places { roots, room, shelves, null } = *places;
         let (takes, gives, doing, path) = match request {
             Request::Write { path, .. } => (true, false, "writing", path),
+            Request::Provide { name, .. } => match shelves {
+                Some(_) => (true, false, "providing", name),
+                None => {
+                    return Err(error::error(ErrorCode::BadRequest, "this sandbox has no shelves to fill"));
+                }
+            },
             Request::View { path, .. } => (false, true, "viewing", path),
             Request::Read { path, .. } => (false, true, "reading", path),
             Request::Replace { path, .. } => (false, false, "editing", path),
@@ -72,6 +80,7 @@ impl FileJob {
             rustix::stdio::stderr(),
             reply_to.as_fd(),
             room.map_or(null, |room| room.folder),
+            shelves.unwrap_or(null),
         ];
         descriptors.extend(roots.descriptors());
         let guest = rustix::process::getpid();
@@ -231,7 +240,9 @@ impl FileJob {
     }
 
     fn is_finished_change(&self) -> bool {
-        self.reply.starts_with(br#"{"Ok":{"write":"#)
+        [br#"{"Ok":{"write":"#.as_slice(), br#"{"Ok":{"provide":"#]
+            .iter()
+            .any(|done| self.reply.starts_with(done))
     }
 
     /// Whether it changes a file, or tries to.

@@ -123,6 +123,8 @@ struct Session {
     /// Rules of Landlock that each command is put under besides.
     walls: Option<OwnedFd>,
     watch: Option<Watch>,
+    /// The folder of the shelves, opened before any command ran.
+    shelves: Option<OwnedFd>,
 }
 
 /// An open operation.
@@ -385,7 +387,9 @@ impl Guest {
             (Job::Exec(Box::new(job)), pid)
         } else {
             let room = session.watch.as_ref().map(Watch::room);
-            let places = Places { roots: &session.roots, room: room.as_ref(), null: self.null.as_fd() };
+            let shelves = session.shelves.as_ref().map(AsFd::as_fd);
+            let places =
+                Places { roots: &session.roots, room: room.as_ref(), shelves, null: self.null.as_fd() };
             let (job, pid) = FileJob::start(&open.request, &places, &mut cx)?;
             if let Some(watch) = session.watch.as_mut().filter(|_| job.is_change()) {
                 watch.change_begins();

@@ -2,10 +2,11 @@
 
 mod change;
 mod list;
+mod provide;
 mod read;
 mod roots;
 mod view;
 mod worker;
 
-pub(crate) use roots::Roots;
+pub(crate) use roots::{Roots, open_folder};
 pub(crate) use worker::Work;

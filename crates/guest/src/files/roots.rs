@@ -64,7 +64,8 @@ impl Roots {
     }
 }
 
-fn open_folder(path: &str) -> Result<OwnedFd, Errno> {
+/// The folder at this path, as a handle.
+pub(crate) fn open_folder(path: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 

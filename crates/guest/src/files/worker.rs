@@ -1,7 +1,7 @@
 //! File operations: the worker's side, in a process of its own that may block.
 //!
 //! A worker's descriptors are: 0, content from the guest; 1, content for it; 2, standard error; 3, where to
-//! reply; 4, the folder that has a quota, if one has; from 5 on, the roots. It exits with 0 once its reply is whole.
+//! reply; 4, the folder that has a quota, if one has; 5, the folder of the shelves, if there is one; from 6 on, the roots. It exits with 0 once its reply is whole.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,6 +14,7 @@ use conjure_guest::protocol::{GuestError, Reply, Request};
 use crate::quota::{Allowance, Room};
 use crate::{error, sys};
 
+use super::provide::{self, Label};
 use super::roots::{Reach, Roots};
 use super::{change, list, read, view};
 
@@ -47,22 +48,23 @@ impl Work<'_> {
         }
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next();
-        let (Some(input), Some(output), Some(_stderr), Some(reply_to), Some(limited)) =
-            (next(), next(), next(), next(), next())
+        let (Some(input), Some(output), Some(_stderr), Some(reply_to), Some(limited), Some(shelves)) =
+            (next(), next(), next(), next(), next(), next())
         else {
             return 1;
         };
         let allowance = self.room.map(|room| Allowance::new(room, limited, self.guest));
         let reach = self.roots.reach(descriptors, allowance);
-        let result = self.work(&reach, Pipes { input: input.into(), output: output.into() });
+        let result = self.work(&reach, &shelves, Pipes { input: input.into(), output: output.into() });
         match File::from(reply_to).write_all(&error::encode(&result)) {
             Ok(()) => 0,
             Err(_) => 1,
         }
     }
 
-    fn work(&self, reach: &Reach<'_>, mut pipes: Pipes) -> Result<Reply, GuestError> {
-        if !matches!(self.request, Request::Write { .. } | Request::Replace { .. }) {
+    fn work(&self, reach: &Reach<'_>, shelves: &OwnedFd, mut pipes: Pipes) -> Result<Reply, GuestError> {
+        if !matches!(self.request, Request::Write { .. } | Request::Replace { .. } | Request::Provide { .. })
+        {
             // These leave nothing behind wherever they are ended.
             sys::allow_termination();
         }
@@ -71,6 +73,9 @@ impl Work<'_> {
                 view::view(reach, path, *range, *max_bytes, &mut pipes.output)
             }
             Request::Write { path, mode } => change::write(reach, path, *mode, &mut pipes.input),
+            Request::Provide { shelf, name, kind } => {
+                provide::provide(shelves, &Label { shelf, name, kind: *kind }, &mut pipes.input)
+            }
             Request::Replace { path, old, new } => change::replace(reach, path, old, new),
             Request::List { path, depth, max_entries, hidden } => {
                 let limits = list::Limits { depth: *depth, entries: *max_entries, hidden: *hidden };

@@ -26,7 +26,8 @@ pub(crate) fn close(hello: &Hello) -> (RulesInForce, Option<OwnedFd>) {
     }
     if let FileRule::Only(files) = &rules.files {
         let roots = hello.roots.iter().map(|root| (root.path.as_str(), root.access == Access::ReadWrite));
-        let closed = landlock::close(files, roots, hello.spill_dir.as_deref()).map(|closed| {
+        let own = hello.spill_dir.iter().chain(&hello.shelves).map(String::as_str);
+        let closed = landlock::close(files, roots, own).map(|closed| {
             in_force.landlock_abi = closed.abi;
             for_commands = closed.for_commands;
         });

@@ -75,12 +75,13 @@ pub(super) struct Closed {
 }
 
 /// Refuses this process and all that it starts every file but those of `rules`, of the folders `roots` (path, and
-/// whether they may be changed), the folder `spill`, and of what programs cannot be started or supervised without: the
+/// whether they may be changed), the folders `own`, which the
+/// guest writes, and of what programs cannot be started or supervised without: the
 /// names in `/`, and `/proc`. Returns what is kept, or why it cannot be had.
 pub(super) fn close<'a>(
     rules: &'a FileRules,
     roots: impl Iterator<Item = (&'a str, bool)> + Clone,
-    spill: Option<&'a str>,
+    own: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<Closed, String> {
     let abi = match sys::landlock_abi() {
         Ok(abi) => abi,
@@ -99,16 +100,15 @@ pub(super) fn close<'a>(
             "the kernel's Landlock is version {abi}; {LEAST_ABI} is needed, Linux 5.19 or later"
         ));
     }
-    let for_commands = match spill {
-        // Read-only, if it lies beneath a root; and sockets are kept apart from the sandbox's alone.
-        Some(_) if rules.output == OutputRule::GuestAlone => {
-            Some(ruleset(rules, roots.clone(), handled(abi), 0)?)
-        }
+    let has_own = own.clone().next().is_some();
+    let for_commands = match rules.output {
+        // Read-only, if they lie beneath a root; and sockets are kept apart from the sandbox's alone.
+        OutputRule::GuestAlone if has_own => Some(ruleset(rules, roots.clone(), handled(abi), 0)?),
         _ => None,
     };
     // The guest itself writes there.
-    let spill = spill.map(|path| (path, true));
-    let own = ruleset(rules, roots.chain(spill), handled(abi), scoped(abi))?;
+    let own = own.map(|path| (path, true));
+    let own = ruleset(rules, roots.chain(own), handled(abi), scoped(abi))?;
     sys::landlock_restrict(own.as_fd())
         .map_err(|errno| format!("Landlock cannot be switched on ({errno})"))?;
     Ok(Closed { abi, for_commands })

@@ -8,7 +8,7 @@ use conjure_guest::protocol::{
 
 use super::{Fatal, Guest, Session, system};
 use crate::exec::SpillFolder;
-use crate::files::Roots;
+use crate::files::{Roots, open_folder};
 use crate::quota::Watch;
 use crate::tunnel::Tunnels;
 use crate::{clock, fortress};
@@ -37,6 +37,7 @@ impl Guest {
             .map(|root| &root.path)
             .chain([&hello.workdir])
             .chain(&hello.spill_dir)
+            .chain(&hello.shelves)
             .chain(hello.quota.iter().map(|quota| &quota.path))
             .chain(hello.rules.paths());
         if let Some(path) = paths.into_iter().find(|path| !path.starts_with('/')) {
@@ -51,6 +52,8 @@ impl Guest {
             Some(folder) => SpillFolder::of(folder, path, spill_total),
             None => SpillFolder::open(path, spill_total),
         });
+        let shelves = hello.shelves.as_deref().map(open_folder).transpose();
+        let shelves = shelves.map_err(system("open the folder of the shelves"))?;
         let watch = match hello.quota.clone() {
             Some(quota) => {
                 Some(Watch::new(quota, clock::now()).map_err(system("open the folder with a quota"))?)
@@ -67,6 +70,7 @@ impl Guest {
             limits: hello.rules.limits,
             walls,
             watch,
+            shelves,
         });
         self.welcome(confinement, rules);
         Ok(())

@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::jail::{Confinement, JailSpec};
+use super::parcel::ParcelKind;
 use super::quota::{Quota, QuotaExcess};
 use super::rules::{CommandRules, LimitsReached, ProcessLimits, RulesInForce};
 use super::tunnel::ProxySpec;
 
 /// The version of the protocol. Host and guest are built together, so there is no negotiation: a difference
 /// means a guest that was taken from elsewhere, and is an error that says so.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// How many bytes of cut output a sandbox keeps in all, unless its greeting says otherwise.
 pub const SPILL_TOTAL: u64 = 1024 * 1024 * 1024;
@@ -41,6 +42,10 @@ pub struct Hello {
     /// [`SPILL_TOTAL`].
     #[serde(default)]
     pub spill_total: Option<u64>,
+    /// The folder that holds the shelves of a sandbox whose content comes through the guest, each a folder in it
+    /// ([`Request::Provide`]): the guest alone writes there. Absolute. `None`: there is none.
+    #[serde(default)]
+    pub shelves: Option<String>,
     /// Where commands find the proxy that their connections go through; `None`: nowhere.
     #[serde(default)]
     pub proxy: Option<ProxySpec>,
@@ -65,6 +70,7 @@ impl Default for Hello {
             env: BTreeMap::new(),
             spill_dir: None,
             spill_total: None,
+            shelves: None,
             proxy: None,
             rules: CommandRules::default(),
             quota: None,
@@ -140,6 +146,17 @@ pub enum Request {
         path: String,
         /// Its permission bits; `None`: those of the file that is there, else 0o644.
         mode: Option<u32>,
+    },
+    /// Puts a file, or a folder of files, onto a shelf, whole or not at all, by one rename: what comes as data on
+    /// [`StreamId::Content`], up to `Eof`, is a parcel ([`super::ParcelHead`]). A name that is taken stays as it is. Replies
+    /// [`Reply::Provide`].
+    Provide {
+        /// The shelf: a folder's name in [`Hello::shelves`].
+        shelf: String,
+        /// The name that it gets.
+        name: String,
+        /// What the parcel becomes.
+        kind: ParcelKind,
     },
     /// Replaces the one occurrence of `old` in a UTF-8 text file, atomically. Replies [`Reply::Write`].
     Replace {
@@ -267,6 +284,13 @@ pub enum Reply {
         /// How many folders were made for it.
         #[serde(default)]
         folders: u64,
+    },
+    /// Of [`Request::Provide`].
+    Provide {
+        /// How many files there are now.
+        files: u64,
+        /// Bytes of all of them.
+        bytes: u64,
     },
     /// Of [`Request::List`].
     List {
@@ -426,6 +450,8 @@ pub enum ErrorCode {
     NotDirectory,
     /// A device, pipe or socket where a file is needed.
     NotRegular,
+    /// Something of that name is there already.
+    Exists,
     /// More than the operation takes.
     TooLarge,
     /// Not UTF-8 text where text is needed.

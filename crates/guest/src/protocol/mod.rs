@@ -27,6 +27,7 @@
 mod frame;
 mod jail;
 mod message;
+mod parcel;
 mod quota;
 mod rules;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use message::{
     GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root,
     SPILL_TOTAL, StdinMode, StreamId, Viewed, Welcome,
 };
+pub use parcel::{PARCEL_HEAD_LEN, PARCEL_PATH_MAX, ParcelHead, ParcelKind, ParcelMode, ParcelStart};
 pub use quota::{Counted, DiskUsage, Quota, QuotaExcess};
 pub use rules::{
     CommandRules, FileRule, FileRules, InForce, LimitsReached, OutputRule, ProcessLimits, RulesInForce,

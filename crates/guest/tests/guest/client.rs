@@ -100,7 +100,7 @@ impl Guest {
     }
 
     #[track_caller]
-    fn say_hello(&mut self, hello: &Hello) -> Welcome {
+    pub(crate) fn say_hello(&mut self, hello: &Hello) -> Welcome {
         self.send_json(FrameKind::Hello, 0, hello);
         let frame = self.next_of(0);
         assert_eq!(frame.kind, FrameKind::Welcome);

@@ -19,4 +19,6 @@ mod protocol;
 #[cfg(test)]
 mod quota;
 #[cfg(test)]
+mod shelves;
+#[cfg(test)]
 mod tunnels;

@@ -440,6 +440,7 @@ impl Channel {
             Request::Write { .. } | Request::Replace { .. } => {
                 Reply::Write { size: 1, existed: true, folders: 0 }
             }
+            Request::Provide { .. } => Reply::Provide { files: 1, bytes: 1 },
             Request::List { .. } => Reply::List { entries: Vec::new(), truncated: false },
             Request::Read { .. } => Reply::Read { size: 1 },
         }
@@ -454,7 +455,8 @@ fn subject(open: &Open) -> &str {
         | Request::Write { path, .. }
         | Request::Replace { path, .. }
         | Request::List { path, .. }
-        | Request::Read { path, .. } => path,
+        | Request::Read { path, .. }
+        | Request::Provide { name: path, .. } => path,
     }
 }
 
