@@ -83,10 +83,11 @@ pub use conjure_toolbox::{
 
 // Sandboxes.
 pub use conjure_sandbox::{
-    Boundary, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput, Connector,
-    ContentStream, DataFolder, ExecutionContext, Executor, Input, Isolation, Jail, Layout, LimitsReached,
-    LineRange, Listing, Local, MissingController, NetworkPolicy, PrivateWorkspace, ProcessLimits, Provided,
-    Provision, Sandbox, SandboxError, SandboxErrorKind, SharedFolder, Shelf, View, Written,
+    Boundary, BroughtBack, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput,
+    Connector, ContentStream, DataFolder, ExecutionContext, Executor, Input, Isolation, Jail, Layout,
+    LeftBehind, LimitsReached, LineRange, Listing, Local, MissingController, NetworkPolicy, PrivateWorkspace,
+    ProcessLimits, Provided, Provision, Sandbox, SandboxError, SandboxErrorKind, SharedFolder, Sharing,
+    Shelf, View, Written,
 };
 #[cfg(feature = "docker")]
 pub use conjure_sandbox::{

@@ -10,8 +10,8 @@ use conjure_base::{Clock, Deadline, SystemClock};
 #[cfg(target_os = "linux")]
 use conjure_sandbox::Provision;
 use conjure_sandbox::{
-    CallOptions, Command, CommandOutcome, ContentStream, Executor, Isolation, Layout, LineRange, Listing,
-    SandboxError, SandboxErrorKind, View, Written,
+    BroughtBack, CallOptions, Command, CommandOutcome, ContentStream, Executor, Isolation, Layout, LineRange,
+    Listing, SandboxError, SandboxErrorKind, Sharing, View, Written,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
@@ -192,6 +192,11 @@ impl Executor for SupervisedExecutor {
         occupant.map_or_else(|| self.inner.source.isolation(), |occupant| occupant.executor.isolation())
     }
 
+    fn sharing(&self) -> Sharing {
+        let occupant = self.inner.berth.live();
+        occupant.map_or(Sharing::Shared, |occupant| occupant.executor.sharing())
+    }
+
     fn run<'a>(
         &'a self,
         command: Command,
@@ -262,6 +267,16 @@ impl Executor for SupervisedExecutor {
     fn take_notice(&self) -> Option<String> {
         let notice = self.inner.berth.take_notice()?;
         Some(notice.text(&self.layout().workspace))
+    }
+
+    /// Of the sandbox that there is; none is made for it.
+    fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
+        Box::pin(async move {
+            match self.inner.berth.live() {
+                Some(occupant) => occupant.follow(occupant.executor.bring_back(options)).await,
+                None => Ok(BroughtBack::default()),
+            }
+        })
     }
 
     fn list<'a>(

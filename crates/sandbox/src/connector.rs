@@ -18,6 +18,8 @@ use crate::gateway::Proxy;
 use crate::isolation::Isolation;
 #[cfg(target_os = "linux")]
 use crate::provision::Provider;
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::transfer::Transfer;
 use crate::types::Layout;
 
 /// Makes sandboxes of one kind.
@@ -90,6 +92,13 @@ pub trait SandboxGuard: Send + fmt::Debug {
     /// [`crate::Executor::provide`] is unsupported.
     #[cfg(target_os = "linux")]
     fn provider(&self) -> Option<Arc<dyn Provider>> {
+        None
+    }
+
+    /// What must travel through the guest, where the sandbox shares no folders with the host; asked once, after the greeting.
+    /// `None`: nothing, folders are shared.
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    fn transfer(&mut self) -> Option<Transfer> {
         None
     }
 

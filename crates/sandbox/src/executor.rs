@@ -15,7 +15,9 @@ use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::Isolation;
 #[cfg(target_os = "linux")]
 use crate::provision::Provision;
-use crate::types::{Command, CommandOutcome, Layout, LineRange, Listing, View, Written};
+use crate::types::{
+    BroughtBack, Command, CommandOutcome, Layout, LineRange, Listing, Sharing, View, Written,
+};
 
 /// Bytes in pieces, with flow control: a stream that is not polled holds up nothing but itself.
 pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Bytes, SandboxError>> + Send>>;
@@ -48,6 +50,11 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// What it keeps apart from the host: nothing, unless it says so.
     fn isolation(&self) -> Isolation {
         Isolation::NONE
+    }
+
+    /// How it has what is the host's: its own folders, unless it says otherwise.
+    fn sharing(&self) -> Sharing {
+        Sharing::Shared
     }
 
     /// Runs a program to its end. A program that fails is an outcome, not an error.
@@ -104,6 +111,14 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// one than before, and what of the old one is gone. Taking it is telling it.
     fn take_notice(&self) -> Option<String> {
         None
+    }
+
+    /// Brings what commands made and changed in the workspace since the last time back to the host's folder, where it is not
+    /// there already ([`Sharing::Transferred`]): plain files, each whole. What commands removed stays there. The sandbox goes
+    /// on; what is not brought back before its end is lost.
+    fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
+        let _ = options;
+        Box::pin(async { Ok(BroughtBack::default()) })
     }
 
     /// Lists a folder to this depth, hidden names included.

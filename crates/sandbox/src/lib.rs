@@ -38,6 +38,8 @@ mod places;
 #[cfg(target_os = "linux")]
 mod provision;
 mod sandbox;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod transfer;
 mod types;
 
 #[cfg(all(feature = "jail", target_os = "linux"))]
@@ -66,9 +68,12 @@ pub use places::{FolderId, Place, Places, Shelves, SweptPlaces, remove_folder};
 #[cfg(target_os = "linux")]
 pub use provision::{Consent, Provided, Provider, Provision, Shelf};
 pub use sandbox::{RunEvent, RunStream, Sandbox};
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub use transfer::Transfer;
 pub use types::{
-    Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, DiskUsage, EntryKind, Input, Layout,
-    LimitsReached, LineRange, Listing, ProcessLimits, QuotaExcess, View, Written,
+    BroughtBack, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, DiskUsage, EntryKind,
+    Input, Layout, LeftBehind, LimitsReached, LineRange, Listing, ProcessLimits, QuotaExcess, Sharing, View,
+    Written,
 };
 // What a connector of one's own says to the guest.
 pub use conjure_guest::protocol::{

@@ -204,6 +204,7 @@ pub(crate) fn failure(error: GuestError) -> SandboxError {
         ErrorCode::IsDirectory | ErrorCode::NotDirectory | ErrorCode::NotRegular => {
             SandboxErrorKind::WrongFileType
         }
+        ErrorCode::Exists => SandboxErrorKind::Exists,
         ErrorCode::TooLarge | ErrorCode::ArgumentsTooLong => SandboxErrorKind::TooLarge,
         ErrorCode::NotText => SandboxErrorKind::NotText,
         ErrorCode::NoMatch => SandboxErrorKind::NoMatch,

@@ -26,6 +26,10 @@ use crate::mux::{Call, Event, Failed, GRACE, Link, Tunnelling, shake_hands, supe
 use crate::operation::{self, Collected, Pump};
 #[cfg(target_os = "linux")]
 use crate::provision::{Consent, Provider, Provision, WithdrawOnDrop};
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::transfer::Traveller;
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::types::{BroughtBack, Sharing};
 use crate::types::{Command, CommandOutcome, Layout, LineRange, Listing, View, Written};
 
 /// How much of a file or of a program's output may be under way to a reader that does not read.
@@ -44,6 +48,9 @@ pub struct Sandbox {
     isolation: Isolation,
     #[cfg(target_os = "linux")]
     provider: Option<Arc<dyn Provider>>,
+    /// Where no folders are shared.
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    traveller: Option<Traveller>,
 }
 
 /// What a program does while it runs.
@@ -124,6 +131,12 @@ impl Sandbox {
             }
         };
         let Connection { reader, writer, hello: _, layout, proxy, guard } = connection;
+        #[cfg(all(feature = "local", target_os = "linux"))]
+        let (guard, transfer) = {
+            let mut guard = guard;
+            let transfer = guard.transfer();
+            (guard, transfer)
+        };
         #[cfg(target_os = "linux")]
         let provider = guard.provider();
         let gateway = proxy.map(|proxy| proxy.gateway);
@@ -134,13 +147,28 @@ impl Sandbox {
         tasks.spawn(supervise(Arc::clone(&link), guard, decoder, reader, writer, gateway, closing.clone()));
         tasks.close();
         let core = Arc::new(Core { link, closing, tasks });
-        Ok(Self {
+        #[cfg_attr(not(feature = "local"), expect(unused_mut, reason = "nothing travels"))]
+        let mut sandbox = Self {
             core,
             layout,
             isolation,
             #[cfg(target_os = "linux")]
             provider,
-        })
+            #[cfg(all(feature = "local", target_os = "linux"))]
+            traveller: None,
+        };
+        #[cfg(all(feature = "local", target_os = "linux"))]
+        if let Some(transfer) = transfer {
+            match Traveller::move_in(&sandbox, transfer, &CallOptions::until(deadline)).await {
+                Ok(traveller) => sandbox.traveller = Some(traveller),
+                Err(error) => {
+                    // Nothing is left of it when the error is told.
+                    sandbox.cleanup().await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(sandbox)
     }
 
     /// Why it does not work any more; `None` while it does.
@@ -174,7 +202,7 @@ impl Sandbox {
     }
 
     /// Runs an operation to its end.
-    async fn finish(
+    pub(crate) async fn finish(
         &self,
         request: Request,
         credit: u32,
@@ -215,6 +243,21 @@ impl Executor for Sandbox {
 
     fn isolation(&self) -> Isolation {
         self.isolation
+    }
+
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    fn sharing(&self) -> Sharing {
+        if self.traveller.is_some() { Sharing::Transferred } else { Sharing::Shared }
+    }
+
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
+        Box::pin(async move {
+            match &self.traveller {
+                Some(traveller) => traveller.bring_back(self, &options).await,
+                None => Ok(BroughtBack::default()),
+            }
+        })
     }
 
     fn run<'a>(
@@ -355,6 +398,11 @@ impl Executor for Sandbox {
             if let Some(failure) = self.failure() {
                 return Err(failure);
             }
+            #[cfg(feature = "local")]
+            if let Some(traveller) = &self.traveller {
+                let path = provision.path();
+                return traveller.provide(self, provision, options).await.map(|()| path);
+            }
             let Some(provider) = &self.provider else {
                 let message = "this kind of sandbox takes no content while it runs";
                 return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
@@ -458,7 +506,7 @@ fn demand(isolation: &Isolation, floor: &Isolation) -> Result<(), SandboxError> 
     Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
 }
 
-fn wrong_reply(call: &Call) -> SandboxError {
+pub(crate) fn wrong_reply(call: &Call) -> SandboxError {
     call.violated("the reply is not one to this request")
 }
 

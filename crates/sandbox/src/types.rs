@@ -29,6 +29,37 @@ impl Layout {
     }
 }
 
+/// How a sandbox has what is the host's: skills, artifacts, the workspace. Where things lie in it is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// The host's folders are the sandbox's: what commands write into the workspace is the host's at once.
+    Shared,
+    /// No folder can be shared, as with an engine on another machine: content travels through the guest. The workspace is the
+    /// sandbox's own and is gone with it; what commands write there comes to the host when it is asked for
+    /// ([`crate::Executor::bring_back`]).
+    Transferred,
+}
+
+/// What came back of a workspace ([`crate::Executor::bring_back`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BroughtBack {
+    /// How many files.
+    pub files: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// What stayed in the sandbox.
+    pub left: Vec<LeftBehind>,
+}
+
+/// Something that stayed in the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// Its path, relative to the workspace.
+    pub path: String,
+    /// Why it stayed.
+    pub reason: String,
+}
+
 /// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {

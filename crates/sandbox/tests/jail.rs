@@ -65,7 +65,9 @@ fn is_root() -> bool {
 }
 
 conformance! { every: JailKind }
+conformance! { shared: JailKind }
 conformance! { isolated: JailKind }
+conformance! { isolated_and_shared: JailKind }
 conformance! { usable: JailKind }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ impl Kind for LocalKind {
 }
 
 conformance! { every: LocalKind }
+conformance! { shared: LocalKind }
 
 #[tokio::test]
 async fn a_local_sandbox_says_that_it_isolates_nothing() {

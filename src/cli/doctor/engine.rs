@@ -7,7 +7,7 @@ use crate::cli::doctor::check::{Check, Finding};
 /// What containers need, as far as it can be told.
 #[cfg(feature = "docker")]
 pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -> Vec<Check> {
-    use conjure::{Docker, SandboxErrorKind};
+    use conjure::{Docker, SandboxErrorKind, Sharing};
 
     let usual = Config::default().in_environment(environment);
     let config = config.unwrap_or(&usual);
@@ -24,7 +24,12 @@ pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -
     match Docker::new(options, []).check_environment().await {
         Ok(found) => {
             let rootless = if found.is_rootless { ", rootless" } else { "" };
-            let engine = format!("{:?} {}{rootless} at {}", found.engine, found.version, found.address);
+            let sharing = match found.sharing {
+                Sharing::Shared => "",
+                Sharing::Transferred => "; it shares no folders, content travels through the guest",
+            };
+            let engine =
+                format!("{:?} {}{rootless} at {}{sharing}", found.engine, found.version, found.address);
             vec![
                 check("container engine", Finding::Good(engine)),
                 check("container image", Finding::Good(format!("{image} ({})", found.image_id))),

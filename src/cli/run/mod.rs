@@ -87,6 +87,12 @@ async fn answer(
     let usage = outcome.as_ref().and_then(|outcome| Some(outcome.as_ref().ok()?.usage));
     let ending = outcome.map(|outcome| Ending::of(outcome, signal));
     let Prepared { workbench, before, recorder, tariff, .. } = prepared;
+    if ending.is_some() {
+        tokio::select! {
+            () = produced::fetch(&**workbench.executor(), terminal) => {}
+            _ = signals.next() => terminal.warning("what the run produced in the sandbox was not brought here"),
+        }
+    }
     // After a second signal nothing is waited for.
     let cleaned = match &ending {
         None => false,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use conjure::{
     Config, ContextOptions, DataFolder, Environment, Error, ExecutorKind, Isolation, Message, Model,
-    Recorder, SandboxErrorKind, SessionContext, Settings, Skill, Snapshot, Workbench, create_context,
+    Recorder, SandboxErrorKind, SessionContext, Settings, Sharing, Skill, Snapshot, Workbench,
+    create_context,
 };
 
 use crate::cli::args::RunArgs;
@@ -97,6 +98,10 @@ pub(super) async fn prepare(
         if is_refused { Failure { exit: Exit::Usage, hint: None, ..failure } } else { failure }
     })?;
     announce(config.executor(), &workbench.executor().isolation(), terminal);
+    if workbench.executor().sharing() == Sharing::Transferred {
+        let said = "no folder is shared with the sandbox: files travel there now, and what is produced comes back at the end";
+        terminal.styled(Style::Dim, said);
+    }
     let plural = if known == 1 { "" } else { "s" };
     terminal.styled(Style::Dim, &format!("{known} skill{plural}; working in {}", workspace.display()));
     // As the sandbox has them.

@@ -1,11 +1,38 @@
 //! The files that a run produced, told at its end.
 
-use conjure::{ProducedFiles, Workspace};
+use std::time::Duration;
+
+use conjure::{CallOptions, Clock as _, Executor, ProducedFiles, Sharing, SystemClock, Workspace};
 
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// More than anybody reads.
 const MOST_LISTED: usize = 50;
+
+/// How long files may take from a sandbox elsewhere.
+const FETCH_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Brings what was produced to the workspace here, where the sandbox has its own.
+pub(super) async fn fetch(executor: &dyn Executor, terminal: &Terminal) {
+    if executor.sharing() == Sharing::Shared {
+        return;
+    }
+    let options = CallOptions::until(SystemClock.deadline(FETCH_PATIENCE));
+    match executor.bring_back(options).await {
+        Ok(brought) => {
+            for left in brought.left.iter().take(MOST_LISTED) {
+                let (path, reason) = (printable(&left.path), printable(&left.reason));
+                terminal.warning(&format!("`{path}` stays in the sandbox, and goes with it: {reason}"));
+            }
+        }
+        Err(error) => {
+            let reason = printable(&error.to_string());
+            terminal.warning(&format!(
+                "not all that the run produced in the sandbox could be brought here: {reason}"
+            ));
+        }
+    }
+}
 
 /// Lists the files on standard error. A temporary workspace in which something was produced is kept, and its path
 /// is the last thing that is said.

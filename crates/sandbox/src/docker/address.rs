@@ -20,9 +20,12 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EngineAddress {
-    /// A socket of this machine.
+    /// A socket of this machine. The engine is taken to have this machine's folders.
     Unix(PathBuf),
-    /// A host and port, without encryption: anybody who reaches it is as mighty as root there.
+    /// A host and port, without encryption: anybody who reaches it is as mighty as root there, and whoever is in between reads
+    /// and changes all of it. So the port of a tunnel (SSH, stunnel, a private network) is what belongs here; none is ever tried
+    /// that was not named. No folder is shared with the engine, and content travels through the guest
+    /// ([`crate::Sharing::Transferred`]).
     Tcp(String),
 }
 
@@ -109,8 +112,8 @@ impl FromStr for EngineAddress {
                 Ok(Self::Tcp(host.trim_end_matches('/').to_owned()))
             }
             Some(("https" | "ssh" | "npipe", _)) => refused(
-                "neither TLS, SSH nor named pipes are spoken; forward the engine's socket instead, as by \
-                         `ssh -L /path/to/socket:/var/run/docker.sock HOST`",
+                "neither TLS, SSH nor named pipes are spoken; forward a port to the engine's socket instead, as by \
+                         `ssh -N -L 127.0.0.1:2375:/var/run/docker.sock HOST`, and name `tcp://127.0.0.1:2375`",
             ),
             _ => refused("it has no scheme that is known"),
         }

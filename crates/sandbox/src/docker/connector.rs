@@ -9,6 +9,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bollard::container::AttachContainerResults;
 use bollard::models::ContainerCreateBody;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_egress::{Egress, Policy};
@@ -26,9 +27,10 @@ use super::held::{Held, Keeper};
 use super::image_facts::ImageFacts;
 use super::options::DockerOptions;
 use super::premises::Premises;
-use super::prepare::{Ingredients, Prepared};
+use super::prepare::{Elsewhere, Ingredients, Prepared};
 use super::shared::ContainerEngine;
 use super::spec::Spec;
+use super::stock::{VOLUME, locate, stock_body, volume_of};
 use super::sweep::SweptContainers;
 use crate::connector::{Connection, Connector};
 use crate::context::ExecutionContext;
@@ -39,6 +41,7 @@ use crate::guest_process::{safe, text, unavailable};
 use crate::isolation::{Boundary, Isolation};
 use crate::jail::{Lent, take_back};
 use crate::places::Shelves;
+use crate::transfer::Transfer;
 use crate::types::Layout;
 
 /// Runs the guest as the first process of a container, by Docker Engine 20.10 or later or Podman 4.0 or later, rootless too.
@@ -50,6 +53,11 @@ use crate::types::Layout;
 /// privileges, two filters of system calls and Landlock hold, and the engine limits what all of it uses together.
 ///
 /// What the engine does not enforce is open in `Sandbox::isolation`, and an error where the context's floor demands it.
+/// An engine at a TCP address, and one that maps users, has none of the host's folders. Then all content travels through the
+/// guest, and the layout is the same ([`crate::Sharing`]): the workspace must be a session's own ([`DataFolder::workspace`]),
+/// its files go in at the start and come back by [`crate::Executor::bring_back`]; volumes, allowed paths and read-only folders
+/// beside the shelves are refused.
+///
 /// Containers are removed when their sandbox is over, whatever is dropped and when; what a host that was killed leaves is
 /// removed by [`Docker::sweep`], which also the first container on an engine calls for. Clones are the same connector. A host
 /// that has several gives all of them one [`ContainerEngine`]: it is looked for once, and no more containers are started on it
@@ -127,6 +135,7 @@ impl Docker {
             version: facts.version.clone(),
             address: engine.address().clone(),
             is_rootless: facts.is_rootless,
+            sharing: facts.sharing(engine.address()),
             image_id: image.id,
             runtime: options.runtime.clone().unwrap_or_else(|| facts.default_runtime.clone()),
             isolation: facts.isolation(Boundary::Open, Swap::of(engine.address())),
@@ -202,7 +211,7 @@ impl Connector for Docker {
             let facts = keeper.engine.facts();
             inner.options.runtime.iter().try_for_each(|runtime| check_runtime(facts, runtime))?;
             let prepared = self.prepare(&keeper, &image, context).await?;
-            let Prepared { hello, layout, bound, memory, people, place, left, disk } = prepared;
+            let Prepared { hello, layout, bound, memory, people, place, elsewhere, left, disk } = prepared;
             let lent = left.iter().map(|left| left.folder.as_str()).chain(people.handed_over.folders());
             let lent = Lent::take(lent).await?;
             for left in &left {
@@ -224,11 +233,15 @@ impl Connector for Docker {
                 seccomp: &seccomp,
                 bound: &bound,
                 memory: &memory,
-                has_ipv6: keeper.engine.address().is_local() && Path::new("/proc/sys/net/ipv6").exists(),
+                has_ipv6: !keeper.engine.address().is_local() || Path::new("/proc/sys/net/ipv6").exists(),
                 most_processes: most_processes(),
             };
             let now = SystemClock.timestamp().millis() / 1000;
             let labels = self.engine.host()?.labels(&inner.options, &spec.digest(), now);
+            let elsewhere = elsewhere.map(|Elsewhere { archive, transfer }| {
+                (Filling { stock: stock_body(&image.id, labels.clone()), archive }, transfer)
+            });
+            let (filling, transfer) = elsewhere.unzip();
             let body = spec.body(labels);
             let isolation =
                 Isolation { disk, ..facts.isolation(people.identity, Swap::of(keeper.engine.address())) };
@@ -238,10 +251,12 @@ impl Connector for Docker {
                 held: keeper.hold(),
                 handed_over: people.handed_over,
                 lent,
-                shelves: Shelves::new(place),
+                shelves: place.map(Shelves::new),
+                stock: filling.is_some().then(|| keeper.hold()),
                 _premises: Arc::clone(&self.premises) as _,
             };
-            let started = start(remains, body, isolation, permit).await?;
+            let recipe = Recipe { body, filling, isolation, transfer };
+            let started = start(remains, recipe, permit).await?;
             Ok(Connection {
                 reader: Box::new(started.reader),
                 writer: Box::new(started.writer),
@@ -276,23 +291,40 @@ struct Started {
     guard: ContainerGuard,
 }
 
+/// What a container is made of.
+struct Recipe {
+    body: ContainerCreateBody,
+    /// Where it has none of the host's folders.
+    filling: Option<Filling>,
+    isolation: Isolation,
+    transfer: Option<Transfer>,
+}
+
+/// The container that has its volume, and what goes there.
+struct Filling {
+    stock: ContainerCreateBody,
+    archive: Vec<u8>,
+}
+
 /// Makes and starts a container. Where nobody waits for it any more, it is removed as soon as the engine can: a question
 /// that was asked is not taken back, so what is asked runs to its end in a task.
 async fn start(
     mut remains: Remains,
-    body: ContainerCreateBody,
-    isolation: Isolation,
+    mut recipe: Recipe,
     permit: OwnedSemaphorePermit,
 ) -> Result<Started, SandboxError> {
     let keeper = Arc::clone(remains.held.keeper());
     let (sender, receiver) = oneshot::channel();
     keeper.run(async move {
-        let made = make(&mut remains, body, isolation, || sender.is_closed()).await;
+        let transfer = recipe.transfer.take();
+        let made = make(&mut remains, recipe, || sender.is_closed()).await;
         drop(permit);
         let result = match made {
-            Ok((reader, writer, complaints, isolation)) => {
-                Ok(Started { reader, writer, guard: ContainerGuard::new(remains, complaints, isolation) })
-            }
+            Ok((reader, writer, complaints, isolation)) => Ok(Started {
+                reader,
+                writer,
+                guard: ContainerGuard::new(remains, complaints, isolation, transfer),
+            }),
             Err(error) => {
                 // Nothing is left of it when the error is told.
                 remains.clear().await;
@@ -309,8 +341,7 @@ type Streams = (AttachReader, Writer, Complaints, Isolation);
 
 async fn make(
     remains: &mut Remains,
-    body: ContainerCreateBody,
-    isolation: Isolation,
+    recipe: Recipe,
     is_unwanted: impl Fn() -> bool,
 ) -> Result<Streams, SandboxError> {
     let wanted = || {
@@ -320,16 +351,54 @@ async fn make(
     let keeper = Arc::clone(remains.held.keeper());
     remains.handed_over.hand_over().await?;
     wanted()?;
+    let Recipe { mut body, filling, isolation, .. } = recipe;
+    if let (Some(filling), Some(stock)) = (filling, &mut remains.stock) {
+        let engine = keeper.engine.facts().kind;
+        locate(&mut body, engine, &fill(stock, filling, &keeper.engine).await?);
+        wanted()?;
+    }
+    let mut begun = begin(remains, body.clone(), &wanted).await;
+    if let Err(error) = &begun
+        && remains.stock.is_some()
+        && error.to_string().contains("disable_ipv6")
+    {
+        // The engine's machine has no IPv6, which nothing of it tells before.
+        remains.held.remove().await?;
+        remains.held = keeper.hold();
+        if let Some(config) = &mut body.host_config {
+            config.sysctls = None;
+        }
+        begun = begin(remains, body, &wanted).await;
+    }
+    let (warnings, streams) = begun?;
+    let isolation = honest(isolation, &warnings);
+    let complaints = Complaints::default();
+    let reader = AttachReader::new(streams.output, complaints.clone());
+    Ok((reader, streams.input, complaints, isolation))
+}
+
+/// Makes the container and starts it. What the engine has to say, and the streams.
+async fn begin(
+    remains: &mut Remains,
+    body: ContainerCreateBody,
+    wanted: impl Fn() -> Result<(), SandboxError>,
+) -> Result<(Vec<String>, AttachContainerResults), SandboxError> {
+    let keeper = Arc::clone(remains.held.keeper());
     let warnings = remains.held.make(body).await?;
     let held: &Held = &remains.held;
-    let isolation = honest(isolation, &warnings);
     wanted()?;
     let streams = keeper.engine.attach(held.name()).await?;
     wanted()?;
     keeper.engine.start(held.name()).await?;
-    let complaints = Complaints::default();
-    let reader = AttachReader::new(streams.output, complaints.clone());
-    Ok((reader, streams.input, complaints, isolation))
+    Ok((warnings, streams))
+}
+
+/// Makes the container that has a volume, and fills it. Where the engine has that is yielded.
+async fn fill(stock: &mut Held, filling: Filling, engine: &Engine) -> Result<String, SandboxError> {
+    stock.make(filling.stock).await?;
+    engine.put(stock.name(), VOLUME, filling.archive).await?;
+    let found = engine.inspect(stock.name()).await?;
+    volume_of(found.and_then(|found| found.mounts))
 }
 
 /// What the engine says that it does not do.

@@ -13,7 +13,7 @@ use bollard::models::{
 };
 use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
-    RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
+    RemoveContainerOptions, StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptions,
 };
 use bollard::{API_DEFAULT_VERSION, Docker as Client};
 use futures_util::StreamExt as _;
@@ -141,6 +141,13 @@ impl Engine {
         };
         let asked = self.client.attach_container(name, Some(options));
         answer(&self.address, "give a container's streams", WORK, asked).await
+    }
+
+    /// Puts what is in an archive into a volume of a container, at `path`.
+    pub(super) async fn put(&self, name: &str, path: &str, archive: Vec<u8>) -> Result<(), SandboxError> {
+        let options = UploadToContainerOptionsBuilder::new().path(path).build();
+        let asked = self.client.upload_to_container(name, Some(options), bollard::body_full(archive.into()));
+        answer(&self.address, "take a container's files", WORK, asked).await
     }
 
     pub(super) async fn start(&self, name: &str) -> Result<(), SandboxError> {

@@ -9,6 +9,7 @@ use super::address::EngineAddress;
 use super::failure::no_engine;
 use crate::error::SandboxError;
 use crate::isolation::{Boundary, Isolation};
+use crate::types::Sharing;
 
 /// Which engine it is: they differ in details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +41,8 @@ pub struct DockerEnvironment {
     pub address: EngineAddress,
     /// Whether it runs without root's rights.
     pub is_rootless: bool,
+    /// Whether containers have the host's folders, or content travels to them.
+    pub sharing: Sharing,
     /// The image's own name: its digest.
     pub image_id: String,
     /// The runtime that containers are run by.
@@ -148,6 +151,12 @@ impl EngineFacts {
         })
     }
 
+    /// Whether containers of this engine, which listens there, can have the host's folders. Where it maps users
+    /// (`userns-remap`), what they write there would be nobody's on the host.
+    pub(super) const fn sharing(&self, address: &EngineAddress) -> Sharing {
+        if address.is_local() && !self.maps_users { Sharing::Shared } else { Sharing::Transferred }
+    }
+
     /// Its name and version, for people.
     pub(super) fn name(&self) -> String {
         let rootless = if self.is_rootless { " (rootless)" } else { "" };
@@ -224,6 +233,16 @@ mod tests {
             assert!(error.to_string().contains(told), "{error}");
             assert_eq!(error.kind(), crate::SandboxErrorKind::EngineUnavailable);
         }
+    }
+
+    #[test]
+    fn folders_are_shared_where_they_are_the_engines_and_users_are_the_same() {
+        let mut facts = facts(docker("25.0.3")).unwrap();
+        let (here, there) =
+            (EngineAddress::Unix("/run/engine".into()), EngineAddress::Tcp("there:2375".to_owned()));
+        assert_eq!((facts.sharing(&here), facts.sharing(&there)), (Sharing::Shared, Sharing::Transferred));
+        facts.maps_users = true;
+        assert_eq!(facts.sharing(&here), Sharing::Transferred);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Holds a container, and with it what was handed over to its user, and its place. All go with it, in this order.
+//! Holds a container, and with it what it is made of, what was handed over to its user, and its place. All go with it, in
+//! this order.
 
 use std::any::Any;
 use std::fmt;
@@ -14,12 +15,15 @@ use crate::isolation::{Boundary, Isolation};
 use crate::jail::{HandedOver, Lent};
 use crate::places::Shelves;
 use crate::provision::Provider;
+use crate::transfer::Transfer;
 
 #[derive(Debug)]
 pub(super) struct ContainerGuard {
     keeper: Arc<Keeper>,
     complaints: Complaints,
     isolation: Isolation,
+    /// What must travel through the guest, until that was asked for.
+    transfer: Option<Transfer>,
     /// How it ended, once that was seen.
     how: Option<String>,
     /// `None` once all of it was given back.
@@ -33,7 +37,10 @@ pub(super) struct Remains {
     pub(super) handed_over: HandedOver,
     /// What of it nobody else hands over in the meantime.
     pub(super) lent: Lent,
-    pub(super) shelves: Shelves,
+    /// `None`: they are not on this machine.
+    pub(super) shelves: Option<Shelves>,
+    /// Where the engine has none of the host's folders: what the container is made of, which must outlive it.
+    pub(super) stock: Option<Held>,
     /// What it was made of, which must be there for as long.
     pub(super) _premises: Arc<dyn Any + Send + Sync>,
 }
@@ -51,9 +58,14 @@ impl Remains {
             // Dropping it tries again; commands may run for as long.
             tracing::warn!(%error, container = self.held.name(), "a container could not be removed yet");
         }
+        if let Some(stock) = &mut self.stock
+            && let Err(error) = stock.remove().await
+        {
+            tracing::warn!(%error, container = stock.name(), "what a container was made of could not be removed yet");
+        }
         self.handed_over.take_back().await;
         self.lent = Lent::default();
-        let shelves = self.shelves.clone();
+        let Some(shelves) = self.shelves.clone() else { return };
         let removed = tokio::task::spawn_blocking(move || shelves.remove()).await;
         if let Ok(Err(error)) = removed {
             tracing::warn!(%error, "a container's folder is left to be swept");
@@ -62,9 +74,14 @@ impl Remains {
 }
 
 impl ContainerGuard {
-    pub(super) fn new(remains: Remains, complaints: Complaints, isolation: Isolation) -> Self {
+    pub(super) fn new(
+        remains: Remains,
+        complaints: Complaints,
+        isolation: Isolation,
+        transfer: Option<Transfer>,
+    ) -> Self {
         let keeper = Arc::clone(remains.held.keeper());
-        Self { keeper, complaints, isolation, how: None, remains: Some(remains) }
+        Self { keeper, complaints, isolation, transfer, how: None, remains: Some(remains) }
     }
 
     /// How a container that does not run any more has ended.
@@ -96,7 +113,11 @@ impl SandboxGuard for ContainerGuard {
 
     fn provider(&self) -> Option<Arc<dyn Provider>> {
         let remains = self.remains.as_ref()?;
-        Some(Arc::new(remains.shelves.clone()))
+        Some(Arc::new(remains.shelves.clone()?))
+    }
+
+    fn transfer(&mut self) -> Option<Transfer> {
+        self.transfer.take()
     }
 
     fn ended(&mut self) -> BoxFuture<'_, String> {

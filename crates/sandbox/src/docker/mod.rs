@@ -1,6 +1,7 @@
 //! Containers, by the API of Docker Engine or Podman: the one folder that speaks to an engine.
 
 mod address;
+mod archive;
 mod attach;
 mod connector;
 mod engine;
@@ -19,6 +20,7 @@ mod prepare;
 mod seccomp;
 mod shared;
 mod spec;
+mod stock;
 mod sweep;
 
 pub use address::EngineAddress;

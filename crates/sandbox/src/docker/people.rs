@@ -10,7 +10,10 @@ use conjure_guest::protocol::{Owner, PlaceKind};
 use super::facts::{EngineFacts, EngineKind};
 use super::options::DockerOptions;
 use crate::isolation::Boundary;
-use crate::jail::{HandedOver, Runner};
+use crate::jail::{HandedOver, Runner, stranger};
+
+/// Somebody, where an engine has few users, all of them nobody's on its machine.
+const MAPPED: u32 = 65_532;
 
 /// As whom commands run.
 #[derive(Debug)]
@@ -46,11 +49,7 @@ impl People {
     pub(super) fn choose(given: &Circumstances<'_>) -> Self {
         let Circumstances { facts, options, runner, owner, demanded, writable } = given;
         if let Some(user) = &options.user {
-            return match numbers(user) {
-                // The engine would take a group that is not named from the image: root's, where it does not know the user.
-                Some((user, group)) => Self::numbered(user, group),
-                None => Self { user: user.clone(), numbers: None, ..Self::numbered(0, 0) },
-            };
+            return Self::named(user);
         }
         let own = match runner.own() {
             Owner::Mapped { uid, gid } => (uid, gid),
@@ -72,6 +71,24 @@ impl People {
                 None if owner.0 == 0 => Self::numbered(own.0, own.1),
                 _ => Self::numbered(owner.0, owner.1),
             },
+        }
+    }
+
+    /// Of a container whose files are all the engine's: somebody who owns nothing there.
+    pub(super) fn elsewhere(facts: &EngineFacts, options: &DockerOptions) -> Self {
+        if let Some(user) = &options.user {
+            return Self::named(user);
+        }
+        let nobody = if facts.is_rootless || facts.maps_users { MAPPED } else { stranger() };
+        Self { identity: Boundary::Enforced, ..Self::numbered(nobody, nobody) }
+    }
+
+    /// Who is asked for by name or number.
+    fn named(user: &str) -> Self {
+        match numbers(user) {
+            // The engine would take a group that is not named from the image: root's, where it does not know the user.
+            Some((user, group)) => Self::numbered(user, group),
+            None => Self { user: user.to_owned(), numbers: None, ..Self::numbered(0, 0) },
         }
     }
 

@@ -18,8 +18,9 @@ use super::options::{DockerOptions, Volume};
 use super::people::{Circumstances, People};
 use super::premises::Premises;
 use super::spec::{Bound, GUEST};
+use super::stock::{SHELVES, Stock};
 use crate::context::ExecutionContext;
-use crate::error::{SandboxError, SandboxErrorKind};
+use crate::error::SandboxError;
 use crate::guest_process::{absent, folder, text, unavailable};
 use crate::isolation::Boundary;
 use crate::jail::{
@@ -28,7 +29,9 @@ use crate::jail::{
 };
 use crate::limits::Limits;
 use crate::places::Place;
-use crate::types::Layout;
+use crate::provision::Shelf;
+use crate::transfer::Transfer;
+use crate::types::{Layout, Sharing};
 
 /// What a container will be.
 #[derive(Debug)]
@@ -39,11 +42,21 @@ pub(super) struct Prepared {
     /// Where the image wants volumes, and has memory.
     pub(super) memory: Vec<String>,
     pub(super) people: People,
-    pub(super) place: Place,
+    /// `None`: nothing of it is on this machine.
+    pub(super) place: Option<Place>,
+    /// What it is made of, and what travels through its guest, where it has none of this machine's folders.
+    pub(super) elsewhere: Option<Elsewhere>,
     /// What a host that crashed left with a user of its sandboxes: to be taken back first.
     pub(super) left: Vec<TakeBack>,
     /// Whether the disk that it takes is bounded.
     pub(super) disk: Boundary,
+}
+
+/// What there is of a container that has none of this machine's folders.
+#[derive(Debug)]
+pub(super) struct Elsewhere {
+    pub(super) archive: Vec<u8>,
+    pub(super) transfer: Transfer,
 }
 
 /// What it is made of.
@@ -61,12 +74,14 @@ pub(super) struct Ingredients<'a> {
 
 impl Ingredients<'_> {
     pub(super) fn prepare(&self) -> Result<Prepared, SandboxError> {
-        self.check_folders_are_shared()?;
+        if self.facts.sharing(self.address) == Sharing::Transferred {
+            return self.prepare_elsewhere();
+        }
         let runner = Runner::choose();
         let data = &self.premises.data;
         let place = data.sandboxes().make()?;
-        let Folders { places, mut roots, layout: _, mut writable, left, workspace } =
-            Folders::of(self.context, runner, FromShelves { data, place: &place })?;
+        let Folders { places, mut roots, mut writable, left, workspace, .. } =
+            Folders::of(self.context, runner, FromShelves { data, place: Some(&place) })?;
         let mut bound: Vec<Bound> = places.iter().filter_map(|place| bind(&place.path, &place.is)).collect();
         for volume in &self.options.volumes {
             let volume = self.volume(volume)?;
@@ -97,47 +112,84 @@ impl Ingredients<'_> {
         bound.extend(self.furnish(&place, &people)?);
         let memory = in_memory(&self.image.volumes, &bound)?;
         writable.extend(memory.clone());
-        roots.push(Root { path: OUTPUT.to_owned(), access: Access::ReadOnly });
-        roots.extend(WRITABLE.map(|path| Root { path: path.to_owned(), access: Access::ReadWrite }));
-        let limits = &self.context.limits;
-        let hello = Hello {
-            roots,
-            workdir: WORKSPACE.to_owned(),
-            env: self.variables(),
-            spill_dir: Some(OUTPUT.to_owned()),
-            quota: Some(Quota {
-                path: WORKSPACE.to_owned(),
-                allowed: DiskUsage { bytes: limits.disk(), inodes: limits.inodes() },
-                // What a user has there already is not the sandbox's.
-                counted: if data.is_workspace(&workspace) { Counted::Everything } else { Counted::Growth },
-            }),
-            rules: rules(limits, writable),
-            ..Hello::default()
-        };
+        // What a user has there already is not the sandbox's.
+        let counted = if data.is_workspace(&workspace) { Counted::Everything } else { Counted::Growth };
+        let hello = self.hello(roots, writable, counted);
         // Nobody watches over the others.
         let is_bounded = self.context.allowed_paths.is_empty()
             && self.options.volumes.iter().all(|volume| volume.access == Access::ReadOnly);
         let layout = layout(self.options, self.context)?;
-        let disk = Boundary::enforced_if(is_bounded);
-        Ok(Prepared { hello, layout, bound, memory, people, place, left, disk })
+        let (place, disk) = (Some(place), Boundary::enforced_if(is_bounded));
+        Ok(Prepared { hello, layout, bound, memory, people, place, elsewhere: None, left, disk })
     }
 
-    /// The host's folders must be the container's, and what commands write there the host's.
-    fn check_folders_are_shared(&self) -> Result<(), SandboxError> {
-        let refused = |why: &str| {
-            let message = format!("containers of `{}` cannot be used: {why}", self.address);
-            Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
+    /// The same where the engine has none of this machine's folders: places are the same, content travels.
+    fn prepare_elsewhere(&self) -> Result<Prepared, SandboxError> {
+        let data = &self.premises.data;
+        let Folders { mut roots, layout, writable, left, workspace, provisions, .. } =
+            Folders::of(self.context, Runner::choose(), FromShelves { data, place: None })?;
+        self.check_nothing_is_shared(&workspace)?;
+        let people = People::elsewhere(self.facts, self.options);
+        let Stock { archive, bound } = Stock::of(&people, people.numbers.map(names));
+        // The roots of the context are the shelves and the workspace alone.
+        roots.retain(|root| bound.iter().any(|bound| bound.target == root.path));
+        let memory = in_memory(&self.image.volumes, &bound)?;
+        let writable = writable.into_iter().chain(memory.clone()).collect();
+        let hello =
+            Hello { shelves: Some(SHELVES.to_owned()), ..self.hello(roots, writable, Counted::Everything) };
+        let most = self.context.limits.disk();
+        let transfer = Transfer { provisions, workspace, room: most, bring_back: most };
+        let elsewhere = Some(Elsewhere { archive, transfer });
+        let disk = Boundary::Enforced;
+        Ok(Prepared { hello, layout, bound, memory, people, place: None, elsewhere, left, disk })
+    }
+
+    fn hello(&self, mut roots: Vec<Root>, writable: Vec<String>, counted: Counted) -> Hello {
+        roots.push(Root { path: OUTPUT.to_owned(), access: Access::ReadOnly });
+        roots.extend(WRITABLE.map(|path| Root { path: path.to_owned(), access: Access::ReadWrite }));
+        let limits = &self.context.limits;
+        let allowed = DiskUsage { bytes: limits.disk(), inodes: limits.inodes() };
+        Hello {
+            roots,
+            workdir: WORKSPACE.to_owned(),
+            env: self.variables(),
+            spill_dir: Some(OUTPUT.to_owned()),
+            quota: Some(Quota { path: WORKSPACE.to_owned(), allowed, counted }),
+            rules: rules(limits, writable),
+            ..Hello::default()
+        }
+    }
+
+    /// Refuses what could only be the host's folder itself.
+    fn check_nothing_is_shared(&self, workspace: &Path) -> Result<(), SandboxError> {
+        let engine =
+            if self.address.is_local() { "maps users (`userns-remap`)" } else { "is on another machine" };
+        let refused = |what: &str, path: &Path, instead: &str| {
+            Err(refused(format!(
+                "the {what} `{}` cannot be given to containers of `{}`: the engine {engine}, so no folder is shared with it; \
+                 {instead}",
+                path.display(),
+                self.address
+            )))
         };
-        if self.facts.maps_users {
+        if let Some(volume) = self.options.volumes.first() {
+            return refused("volume", &volume.host, "give what is needed as a skill or an artifact");
+        }
+        if let Some(path) = self.context.allowed_paths.first() {
+            return refused("allowed path", path, "take what commands produce from the workspace");
+        }
+        let is_shelved = |target: &Path| Shelf::ALL.iter().any(|shelf| target.starts_with(shelf.path()));
+        if let Some(shared) = self.context.read_only.iter().find(|shared| !is_shelved(&shared.target)) {
             return refused(
-                "the engine maps users (`userns-remap`), so what commands write would be nobody's on the host; use an \
-                 engine that does not, or a rootless one",
+                "read-only folder",
+                &shared.host,
+                "have it at `/mnt/skills/NAME` or `/artifacts/NAME`, where a copy of it is taken",
             );
         }
-        if !self.address.is_local() {
-            return refused(
-                "it shares no folders with this host; use an engine of this machine, by its socket",
-            );
+        if !self.premises.data.is_workspace(workspace) {
+            let instead = "work in a session's own workspace, of which copies travel there and back, or use an engine of this \
+                           machine";
+            return refused("workspace", workspace, instead);
         }
         Ok(())
     }
@@ -156,12 +208,8 @@ impl Ingredients<'_> {
         }
         let output = Bound { source: text(&output)?, target: OUTPUT.to_owned(), access: Access::ReadWrite };
         let mut furniture = vec![output, fixed(&self.premises.guest, GUEST)?];
-        if let Some((user, group)) = people.numbers {
-            let passwd = format!(
-                "{NAME}:x:{user}:{group}::{HOME}:/bin/sh\nroot:x:0:0:root:/root:/usr/sbin/nologin\n\
-                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-            );
-            let groups = format!("{NAME}:x:{group}:\nroot:x:0:\nnogroup:x:65534:\n");
+        if let Some(numbers) = people.numbers {
+            let (passwd, groups) = names(numbers);
             for (name, content) in [("passwd", passwd), ("group", groups)] {
                 let path = place.path().join(name);
                 fs::write(&path, content).map_err(failed)?;
@@ -217,6 +265,16 @@ pub(super) fn layout(options: &DockerOptions, context: &ExecutionContext) -> Res
 fn source(volume: &Volume) -> Result<PathBuf, SandboxError> {
     let source = fs::canonicalize(&volume.host).map_err(|error| absent("volume", &volume.host, &error))?;
     if source.is_dir() { folder("volume", &source) } else { Ok(source) }
+}
+
+/// What commands find in `/etc/passwd` and `/etc/group`.
+fn names((user, group): (u32, u32)) -> (String, String) {
+    let passwd = format!(
+        "{NAME}:x:{user}:{group}::{HOME}:/bin/sh\nroot:x:0:0:root:/root:/usr/sbin/nologin\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    );
+    let groups = format!("{NAME}:x:{group}:\nroot:x:0:\nnogroup:x:65534:\n");
+    (passwd, groups)
 }
 
 fn bind(path: &str, is: &PlaceKind) -> Option<Bound> {

@@ -185,8 +185,8 @@ impl Machine {
         let runner = Runner::choose();
         let data = self.data.clone().map_or_else(DataFolder::temporary, Ok)?;
         let place = data.sandboxes().make()?;
-        let shelves = folders::Shelves { data: &data, place: &place };
-        let Folders { places, mut roots, layout, writable, left, workspace } =
+        let shelves = folders::Shelves { data: &data, place: Some(&place) };
+        let Folders { places, mut roots, layout, writable, left, workspace, .. } =
             Folders::of(context, runner, shelves)?;
         let private = Private::of_place(&place);
         let cgroup = self.cgroups.make(&context.limits)?;

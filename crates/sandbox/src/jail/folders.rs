@@ -56,13 +56,16 @@ pub(crate) struct Folders {
     pub(crate) left: Vec<TakeBack>,
     /// The workspace's real path.
     pub(crate) workspace: PathBuf,
+    /// What belongs on the shelves, where those are not on this machine.
+    pub(crate) provisions: Vec<Provision>,
 }
 
 /// Where a jail finds what it reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shelves<'a> {
     pub(crate) data: &'a DataFolder,
-    pub(crate) place: &'a places::Place,
+    /// `None`: its shelves are not on this machine.
+    pub(crate) place: Option<&'a places::Place>,
 }
 
 impl Folders {
@@ -82,6 +85,7 @@ impl Folders {
             writable: Vec::new(),
             left: Vec::new(),
             workspace: workspace.clone(),
+            provisions: Vec::new(),
         };
         folders.add(runner, &workspace, WORKSPACE, Access::ReadWrite)?;
         let allowed = allowed(context)?;
@@ -102,7 +106,10 @@ impl Folders {
                 Some((shelf, name)) => {
                     let tree = shelves.data.snapshot(&real)?;
                     let provision = Provision::tree(shelf, name, shelves.data.store(), tree);
-                    shelves.place.provide(&provision, &Consent::default())?;
+                    match shelves.place {
+                        Some(place) => place.provide(&provision, &Consent::default())?,
+                        None => folders.provisions.push(provision),
+                    }
                 }
                 None => folders.add(runner, &real, &target, Access::ReadOnly)?,
             }
@@ -128,7 +135,11 @@ impl Folders {
     }
 
     fn add_shelf(&mut self, shelf: Shelf, shelves: Shelves<'_>) -> Result<(), SandboxError> {
-        let source = text(&shelves.place.shelf(shelf))?;
+        let Some(place) = shelves.place else {
+            self.roots.push(Root { path: shelf.path().to_owned(), access: Access::ReadOnly });
+            return Ok(());
+        };
+        let source = text(&place.shelf(shelf))?;
         // Everybody may read what is on it.
         self.bind(source, shelf.path(), Access::ReadOnly, Owner::Kept);
         Ok(())
@@ -276,7 +287,7 @@ mod tests {
     fn of(context: &ExecutionContext) -> Result<Folders, SandboxError> {
         let data = DataFolder::temporary().unwrap();
         let place = data.sandboxes().make().unwrap();
-        Folders::of(context, Runner::choose(), Shelves { data: &data, place: &place })
+        Folders::of(context, Runner::choose(), Shelves { data: &data, place: Some(&place) })
     }
 
     fn refusal(context: &ExecutionContext) -> String {
@@ -345,7 +356,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = DataFolder::open(&folder.path().join("data")).unwrap();
         let place = data.sandboxes().make().unwrap();
-        let shelves = Shelves { data: &data, place: &place };
+        let shelves = Shelves { data: &data, place: Some(&place) };
         let of = |context: &ExecutionContext| Folders::of(context, Runner::choose(), shelves);
         let own = data.workspace().unwrap();
         assert!(of(&ExecutionContext::new(own.path())).is_ok());

@@ -89,6 +89,12 @@ impl Runner {
     }
 }
 
+/// A number that nobody else uses on a machine that is not this one.
+#[cfg(feature = "docker")]
+pub(crate) fn stranger() -> u32 {
+    dedicated("0 0 4294967295", RandomState::new().build_hasher().finish())
+}
+
 /// A number out of the range, if the host's own map of users holds it.
 fn dedicated(uid_map: &str, random: u64) -> u32 {
     let count = u64::from(DEDICATED.end() - DEDICATED.start()) + 1;

@@ -24,7 +24,7 @@ pub(crate) use folders::{
 #[cfg(feature = "docker")]
 pub(crate) use hand_back::{HandedOver, take_back};
 #[cfg(feature = "docker")]
-pub(crate) use identity::{HOME, NAME, Runner};
+pub(crate) use identity::{HOME, NAME, Runner, stranger};
 #[cfg(feature = "docker")]
 pub(crate) use lent::Lent;
 #[cfg(feature = "docker")]

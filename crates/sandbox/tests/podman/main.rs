@@ -54,5 +54,7 @@ macro_rules! available {
 }
 
 conformance! { every: available!() }
+conformance! { shared: available!() }
 conformance! { isolated: available!() }
+conformance! { isolated_and_shared: available!() }
 conformance! { usable: available!() }

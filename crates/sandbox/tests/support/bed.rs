@@ -1,23 +1,23 @@
 //! A sandbox in a workspace of its own.
 
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, Limits, Sandbox,
-    SandboxError,
+    SandboxError, Sharing,
 };
-use tempfile::TempDir;
 
-use super::kind::Kind;
+use super::kind::{Kind, Workspace};
 use super::processes::bearing;
 
 /// A sandbox, its workspace, and a name that its processes bear.
 pub(crate) struct Bed {
     pub(crate) sandbox: Sandbox,
-    pub(crate) workspace: TempDir,
+    pub(crate) workspace: Workspace,
 }
 
 impl Bed {
@@ -30,7 +30,7 @@ impl Bed {
     }
 
     pub(crate) async fn with(kind: &dyn Kind, change: impl FnOnce(&mut ExecutionContext)) -> Self {
-        let workspace = tempfile::tempdir().unwrap();
+        let workspace = kind.workspace();
         let mut context = ExecutionContext::new(workspace.path());
         change(&mut context);
         let sandbox = Self::open(kind, &context).await.unwrap();
@@ -53,6 +53,48 @@ impl Bed {
     /// Something in the workspace, where the host has it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.workspace.path().join(name)
+    }
+
+    /// Whether the host's workspace is the sandbox's.
+    fn is_shared(&self) -> bool {
+        self.sandbox.sharing() == Sharing::Shared
+    }
+
+    /// Puts a file into the workspace, as the host, where that is its.
+    pub(crate) async fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        if self.is_shared() {
+            std::fs::write(self.path(name), content).unwrap();
+        } else {
+            self.sandbox.create_file(name, content.as_ref(), options()).await.unwrap();
+        }
+    }
+
+    /// The same with a link.
+    pub(crate) async fn put_link(&self, target: impl AsRef<Path>, name: &str) {
+        let target = target.as_ref().to_str().unwrap();
+        if self.is_shared() {
+            symlink(target, self.path(name)).unwrap();
+        } else {
+            said(&self.sandbox.run(Command::new(["ln", "-s", target, name]), options()).await.unwrap());
+        }
+    }
+
+    /// The other way.
+    pub(crate) async fn remove(&self, name: &str) {
+        if self.is_shared() {
+            std::fs::remove_file(self.path(name)).unwrap();
+        } else {
+            said(&self.sandbox.run(Command::new(["rm", name]), options()).await.unwrap());
+        }
+    }
+
+    /// Waits until a file is in the workspace.
+    pub(crate) async fn until_there(&self, name: &str) {
+        let deadline = soon(60);
+        while self.sandbox.read(name, options()).await.is_err() {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain for `{name}`");
+            SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+        }
     }
 
     pub(crate) async fn bash(&self, script: &str) -> Result<CommandOutcome, SandboxError> {

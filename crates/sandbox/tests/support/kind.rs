@@ -1,13 +1,20 @@
 //! A kind of sandbox, as the tests see it from the host.
 
 use std::ffi::OsString;
+use std::path::Path;
 
-use conjure_sandbox::Connector;
+use conjure_sandbox::{Connector, PrivateWorkspace};
+use tempfile::TempDir;
 
 /// A kind of sandbox that the tests are about.
 pub(crate) trait Kind {
     /// Makes sandboxes of this kind, for a host with the variables of [`host`].
     fn connector(&self) -> Box<dyn Connector>;
+
+    /// A folder for a session to work in.
+    fn workspace(&self) -> Workspace {
+        Workspace::Folder(tempfile::tempdir().unwrap())
+    }
 
     /// Whether what commands make is the host's while they run, and the other way; else it is when they are over.
     fn maps_owners(&self) -> bool {
@@ -21,6 +28,22 @@ pub(crate) trait Kind {
     /// What a host with this number, which was killed, has left on the machine when the next one has started: control
     /// groups, containers.
     fn left_by(&self, host: u32) -> Vec<String>;
+}
+
+/// A folder for a session to work in, which goes with this.
+pub(crate) enum Workspace {
+    Folder(TempDir),
+    /// The session's own, in a data folder.
+    Private(PrivateWorkspace),
+}
+
+impl Workspace {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder.path(),
+            Self::Private(workspace) => workspace.path(),
+        }
+    }
 }
 
 /// The variables of a host that has something to hide, and a time zone.

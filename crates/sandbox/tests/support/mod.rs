@@ -22,7 +22,7 @@ mod processes;
 
 pub(crate) use again::{again, again_copied, told};
 pub(crate) use bed::{Bed, bash, options, said, soon, text, until};
-pub(crate) use kind::{Kind, host};
+pub(crate) use kind::{Kind, Workspace, host};
 pub(crate) use processes::{
     Process, bearing, descendants, first_in_namespace, guest_above, is_alive, kill_nine, peak_memory,
     processes, signal, zombies_below,

@@ -9,13 +9,13 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::archive::Archive;
 use super::engine::{Engine, LABEL};
 use super::error::{ImageError, ImageErrorKind};
 use super::lists;
 use super::options::{ImageOptions, ImagePackages};
 use super::progress::News;
 use super::site::Site;
+use crate::docker::archive::Archive;
 
 /// What an image is made of where nothing is named (specification 9.3).
 const BASE: &str = "ubuntu:24.04";

@@ -8,7 +8,6 @@
 //! it goes with the build, however it ends; the image appears under its name when it is whole. When the host is killed, the
 //! programs that it started end by themselves, and clear away what is theirs, as nobody takes what they write.
 
-mod archive;
 mod build;
 mod debian;
 mod dockerfile;

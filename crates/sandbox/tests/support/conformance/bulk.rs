@@ -1,8 +1,6 @@
 //! What goes through a sandbox in bulk: output that is cut (S6), files of any size (S9), and the host's memory, which stays
 //! flat. What measures memory measures its process, so it is a process of its own.
 
-use std::fs;
-
 use bytes::Bytes;
 use conjure_sandbox::{CallOptions, Command, CommandEnd, Executor, Limits, View};
 use futures_util::{StreamExt, stream};
@@ -65,7 +63,7 @@ async fn in_and_out(bed: &Bed, pattern: &Bytes, size: usize) {
         }
     }
     assert_eq!(place, size);
-    fs::remove_file(bed.path("big")).unwrap();
+    bed.remove("big").await;
 }
 
 /// S6.

@@ -1,7 +1,5 @@
 //! How programs run: what they are given, what they give, and how they end by themselves.
 
-use std::fs;
-
 use conjure_sandbox::{Command, CommandEnd, Executor, Input, LineRange, RunEvent, SandboxErrorKind};
 use futures_util::{StreamExt, future};
 
@@ -50,7 +48,7 @@ pub(crate) async fn how_a_program_ended_is_told_apart(kind: &dyn Kind) {
     assert_eq!(killed.end, CommandEnd::Signaled(15));
     let missing = bed.sandbox.run(Command::new(["no-such-program"]), options()).await.unwrap_err();
     assert_eq!(missing.kind(), SandboxErrorKind::NotFound, "{missing}");
-    fs::write(bed.path("plain"), "x").unwrap();
+    bed.put("plain", "x").await;
     let plain = bed.sandbox.run(Command::new(["./plain"]), options()).await.unwrap_err();
     assert!(
         matches!(plain.kind(), SandboxErrorKind::NotExecutable | SandboxErrorKind::PermissionDenied),
@@ -102,7 +100,7 @@ pub(crate) async fn a_streamed_program_that_nobody_reads_is_held_up_and_ends_whe
 
 pub(crate) async fn a_content_stream_that_is_not_read_delays_no_other(kind: &dyn Kind) {
     let bed = Bed::of(kind).await;
-    fs::write(bed.path("big"), vec![7; 10_000_000]).unwrap();
+    bed.put("big", vec![7; 10_000_000]).await;
     let content = bed.sandbox.read("big", options()).await.unwrap();
     for _ in 0..20 {
         assert_eq!(bed.bash("true").await.unwrap().end, CommandEnd::Exited(0));
@@ -147,7 +145,7 @@ pub(crate) async fn requests_that_make_no_sense_are_refused(kind: &dyn Kind) {
         (with(|command| command.cwd = Some("missing".to_owned())), SandboxErrorKind::NotFound),
         (with(|command| command.cwd = Some("file".to_owned())), SandboxErrorKind::WrongFileType),
     ];
-    fs::write(bed.path("file"), "x").unwrap();
+    bed.put("file", "x").await;
     for (command, expected) in commands {
         let error = sandbox.run(command, options()).await.unwrap_err();
         assert_eq!(error.kind(), expected, "{error}");
@@ -169,6 +167,6 @@ pub(crate) async fn requests_that_make_no_sense_are_refused(kind: &dyn Kind) {
     assert_eq!(empty.kind(), bad, "{empty}");
     let past = Some(LineRange { first: 9, last: Some(3) });
     assert!(sandbox.view("file", past, 10, options()).await.is_err());
-    assert_eq!(fs::read_dir(bed.workspace.path()).unwrap().count(), 1);
+    assert_eq!(sandbox.list(".", 1, 10, options()).await.unwrap().entries.len(), 1);
     assert_eq!(text(&bed.bash("echo well").await.unwrap()), "well\n");
 }

@@ -14,8 +14,8 @@ use conjure_sandbox::{
 use futures_util::{FutureExt, StreamExt, future};
 
 use crate::support::{
-    Bed, Kind, again, bash, bearing, descendants, is_alive, kill_nine, options, said, soon, text, told,
-    until, zombies_below,
+    Bed, Kind, Workspace, again, bash, bearing, descendants, is_alive, kill_nine, options, said, soon, text,
+    told, until, zombies_below,
 };
 
 /// S1.
@@ -164,7 +164,11 @@ pub(crate) async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_
 /// S3, for the host: this test starts itself as a host of its own, and kills that in a call.
 pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
     if let Some(folder) = told() {
-        let context = ExecutionContext::new(Path::new(&folder).join("workspace"));
+        let own = kind.workspace();
+        let context = match &own {
+            Workspace::Folder(_) => ExecutionContext::new(Path::new(&folder).join("workspace")),
+            Workspace::Private(own) => ExecutionContext::new(own.path()),
+        };
         let sandbox = Bed::open(kind, &context).await.unwrap();
         let script = format!("echo kept > file; setsid bash -c 'exec -a {folder} sleep 1000' & wait");
         panic!("it ended before its host: {:?}", sandbox.run(Command::bash(&script), options()).await);
@@ -189,8 +193,17 @@ pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
     until("all of it is gone", || !of_host.iter().any(|pid| is_alive(*pid))).await;
     until("nothing bears its mark", || bearing(mark).is_empty()).await;
     // The next host goes on in the same workspace, and finds nothing else.
-    let next = Bed::open(kind, &ExecutionContext::new(&workspace)).await.unwrap();
-    assert_eq!(said(&next.run(Command::bash("cat file"), options()).await.unwrap()), "kept\n");
+    let own = kind.workspace();
+    let (workspace, expected) = match &own {
+        Workspace::Folder(_) => (workspace.as_path(), "kept\n"),
+        // Of one that was not brought back, nothing is there.
+        Workspace::Private(own) => (own.path(), ""),
+    };
+    let next = Bed::open(kind, &ExecutionContext::new(workspace)).await.unwrap();
+    assert_eq!(
+        said(&next.run(Command::bash("if [ -e file ]; then cat file; fi"), options()).await.unwrap()),
+        expected
+    );
     assert_eq!(kind.left_by(host.0.id()), [""; 0]);
     next.cleanup().await;
 }

@@ -45,7 +45,7 @@ pub(crate) async fn a_fork_storm_is_reported_as_what_it_is_and_can_be_ended(kind
 /// S5: one that grows in the background of a call that is over.
 pub(crate) async fn a_fork_storm_left_behind_does_not_keep_the_next_call_from_working(kind: &dyn Kind) {
     let bed = Bed::limited(kind, Limits::default().with_processes(64).unwrap()).await;
-    std::fs::write(bed.path("storm.py"), STORM).unwrap();
+    bed.put("storm.py", STORM).await;
     let script = ": > said; setsid python3 storm.py > said & while ! read -r line; do :; done < said";
     let outcome = bed.bash(script).await.unwrap();
     assert!(outcome.reached.processes && outcome.reached.made_room, "{outcome:?}");
@@ -97,7 +97,7 @@ pub(crate) async fn the_least_and_the_most_of_each_limit_make_a_sandbox_that_wor
         default.with_tmp(64 << 40),
     ];
     for limits in extremes.map(Result::unwrap) {
-        let workspace = tempfile::tempdir().unwrap();
+        let workspace = kind.workspace();
         let context = ExecutionContext { limits, ..ExecutionContext::new(workspace.path()) };
         match Bed::open(kind, &context).await {
             Ok(sandbox) => {

@@ -4,7 +4,6 @@
 //! its roots: `/etc`, and the guest's own `/proc/self`.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use conjure_sandbox::{Command, CommandEnd, Executor, SandboxError, SandboxErrorKind, View};
@@ -72,15 +71,15 @@ pub(crate) async fn no_path_leads_out_of_the_roots(kind: &dyn Kind) {
     let bed = Bed::of(kind).await;
     let outside = Outside::new();
     let file = outside.path().join("file");
-    symlink(outside.path(), bed.path("out")).unwrap();
-    symlink(&file, bed.path("leak")).unwrap();
-    symlink("/etc", bed.path("etc")).unwrap();
-    symlink("/etc/passwd", bed.path("users")).unwrap();
-    symlink("../../../../../../etc/passwd", bed.path("up")).unwrap();
-    symlink("/proc/self/cwd/../etc/passwd", bed.path("own")).unwrap();
-    symlink("/proc/self/environ", bed.path("environ")).unwrap();
-    symlink("chain", bed.path("chained")).unwrap();
-    symlink("etc/passwd", bed.path("chain")).unwrap();
+    bed.put_link(outside.path(), "out").await;
+    bed.put_link(&file, "leak").await;
+    bed.put_link("/etc", "etc").await;
+    bed.put_link("/etc/passwd", "users").await;
+    bed.put_link("../../../../../../etc/passwd", "up").await;
+    bed.put_link("/proc/self/cwd/../etc/passwd", "own").await;
+    bed.put_link("/proc/self/environ", "environ").await;
+    bed.put_link("chain", "chained").await;
+    bed.put_link("etc/passwd", "chain").await;
     let beside = format!("../{}/file", outside.path().file_name().unwrap().to_str().unwrap());
     let paths = [
         &beside,
@@ -170,7 +169,7 @@ pub(crate) async fn no_race_of_links_leads_out_of_the_roots(kind: &dyn Kind) {
         let cancel = options_of_swapper.cancel.clone();
         let swapping = bed.sandbox.run(swapper, options_of_swapper);
         let attacking = async {
-            until("the folders are there", || bed.path("ready").exists()).await;
+            bed.until_there("ready").await;
             for round in 0..100 {
                 attack(&bed, file, round).await;
             }
@@ -180,7 +179,7 @@ pub(crate) async fn no_race_of_links_leads_out_of_the_roots(kind: &dyn Kind) {
         let outcome = outcome.unwrap();
         assert_eq!(outcome.end, CommandEnd::Cancelled, "{}", text(&outcome));
         outside.is_untouched(target);
-        fs::remove_file(bed.path("ready")).unwrap();
+        bed.remove("ready").await;
     }
 }
 

@@ -2,7 +2,7 @@
 //! design, as far as they are about one sandbox.
 //!
 //! A test file for a kind says `conformance! { every: KIND }`, and for a kind that keeps commands apart from the host
-//! `conformance! { isolated: KIND }` besides, where `KIND` is a [`super::Kind`]; with `usable`, what the image or the machine
+//! `conformance! { isolated: KIND }` besides, with `shared` and `isolated_and_shared` where folders of the host are the sandbox's, where `KIND` is a [`super::Kind`]; with `usable`, what the image or the machine
 //! must have for that (Python, Git, Perl; Node where it is there). Each function becomes a test of its own at the root of
 //! that file.
 
@@ -40,9 +40,7 @@ macro_rules! conformance {
             ends::cleanup_ends_everything_and_removes_what_was_spilled,
             ends::dropping_the_sandbox_ends_everything,
             files::files_are_made_changed_shown_and_listed,
-            files::read_only_folders_are_read_only_and_allowed_ones_are_not,
             files::contexts_that_make_no_sense_are_refused,
-            files::what_commands_make_is_the_host_s_to_read_and_delete,
             links::no_path_leads_out_of_the_roots,
             links::no_race_of_links_leads_out_of_the_roots,
         }
@@ -51,12 +49,22 @@ macro_rules! conformance {
             ends::a_killed_host_leaves_nothing,
         }
     };
+    (shared: $kind:expr) => {
+        $crate::conformance! { tests: $kind;
+            files::read_only_folders_are_read_only_and_allowed_ones_are_not,
+            files::what_commands_make_is_the_host_s_to_read_and_delete,
+        }
+    };
+    (isolated_and_shared: $kind:expr) => {
+        $crate::conformance! { tests: $kind;
+            files::skills_and_allowed_folders_are_where_they_should_be,
+        }
+    };
     (isolated: $kind:expr) => {
         $crate::conformance! { tests: $kind;
             bulk::much_output_needs_little_memory,
             bulk::output_that_was_cut_is_whole_in_a_file_that_commands_cannot_change,
             ends::zombies_do_not_fill_the_limit_of_processes,
-            files::skills_and_allowed_folders_are_where_they_should_be,
             files::folders_that_cannot_be_given_are_refused,
             fortress::every_attack_is_refused,
             fortress::nothing_of_the_host_is_there,

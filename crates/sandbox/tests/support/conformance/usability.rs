@@ -16,7 +16,7 @@ pub(crate) async fn a_shell_finds_a_usual_machine(kind: &dyn Kind) {
         "JST\nUTF-8\n6\n"
     );
     // Owners by their names.
-    std::fs::write(bed.path("given"), "x").unwrap();
+    bed.put("given", "x").await;
     let given = if kind.maps_owners() { "sandbox sandbox given\n" } else { "" };
     assert_eq!(
         bash(
@@ -214,6 +214,6 @@ def main():
     print("well")
 if __name__ == "__main__": main()
 "#;
-    std::fs::write(bed.path("honest.py"), script).unwrap();
+    bed.put("honest.py", script).await;
     assert_eq!(bash(&bed, "python3 honest.py").await, "well\n");
 }

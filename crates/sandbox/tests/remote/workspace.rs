@@ -1,0 +1,81 @@
+//! The workspace of a sandbox that shares no folders: a session's own, of which copies travel there and back.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use conjure_sandbox::{
+    Command, DockerOptions, ExecutionContext, Executor, SandboxErrorKind, SharedFolder, Volume,
+};
+
+use crate::Remote;
+use crate::support::{options, said};
+
+#[tokio::test]
+async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
+    let Some(remote) = Remote::new() else { return };
+    let workspace = remote.data.workspace().unwrap();
+    let path = |name: &str| workspace.path().join(name);
+    fs::create_dir_all(path("in/deep")).unwrap();
+    fs::write(path("in/deep/text"), "from the host\n").unwrap();
+    fs::write(path("run.sh"), "#!/bin/sh\necho ran\n").unwrap();
+    fs::set_permissions(path("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(path("big"), vec![7; 10 << 20]).unwrap();
+    let sandbox = remote.open(&ExecutionContext::new(workspace.path())).await.unwrap();
+    let script = "./run.sh; cat in/deep/text; wc -c < big; mkdir -p out/deep; echo made > out/deep/file; \
+                  echo more >> in/deep/text; ln -s in link; rm run.sh; : > .hidden";
+    let outcome = sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap();
+    assert_eq!(said(&outcome), format!("ran\nfrom the host\n{}\n", 10 << 20));
+    assert!(!path("out").exists());
+    let brought = sandbox.bring_back(options()).await.unwrap();
+    assert_eq!((brought.files, brought.bytes), (3, 5 + 19));
+    let left: Vec<_> = brought.left.iter().map(|left| left.path.as_str()).collect();
+    assert_eq!(left, ["link"]);
+    assert_eq!(fs::read_to_string(path("out/deep/file")).unwrap(), "made\n");
+    assert_eq!(fs::read_to_string(path("in/deep/text")).unwrap(), "from the host\nmore\n");
+    assert!(path(".hidden").exists() && path("run.sh").exists() && !path("link").exists());
+    // Only what was changed since.
+    assert_eq!(sandbox.bring_back(options()).await.unwrap().files, 0);
+    sandbox.create_file("out/late", b"x", options()).await.unwrap();
+    assert_eq!(sandbox.bring_back(options()).await.unwrap().files, 1);
+    sandbox.cleanup().await;
+    assert_eq!(sandbox.bring_back(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    // The next one goes on with what was brought back.
+    let next = remote.open(&ExecutionContext::new(workspace.path())).await.unwrap();
+    let outcome =
+        next.run(Command::new(["sh", "-c", "cat out/deep/file out/late"]), options()).await.unwrap();
+    assert_eq!(said(&outcome), "made\nx");
+    next.cleanup().await;
+    remote.world.until_nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn what_could_only_be_the_hosts_folder_is_refused_with_what_helps() {
+    let Some(remote) = Remote::new() else { return };
+    let (own, folder) = (remote.data.workspace().unwrap(), tempfile::tempdir().unwrap());
+    let context = ExecutionContext::new(own.path());
+    let cases = [
+        (ExecutionContext::new(folder.path()), "a session's own workspace"),
+        (
+            ExecutionContext { allowed_paths: vec![folder.path().to_owned()], ..context.clone() },
+            "from the workspace",
+        ),
+        (
+            ExecutionContext {
+                read_only: vec![SharedFolder::new(folder.path(), "/data")],
+                ..context.clone()
+            },
+            "`/mnt/skills/NAME` or `/artifacts/NAME`",
+        ),
+    ];
+    for (context, told) in cases {
+        let refused = remote.open(&context).await.unwrap_err();
+        assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
+        assert!(refused.to_string().contains(told) && refused.to_string().contains("tcp://"), "{refused}");
+    }
+    let volume: Volume = format!("{}:/data", folder.path().display()).parse().unwrap();
+    let options = DockerOptions { volumes: vec![volume], ..remote.options() };
+    let connector = conjure_sandbox::Docker::new(options, []).with_data(remote.data.clone());
+    let refused = crate::world::open(&connector, &context).await.unwrap_err();
+    assert!(refused.to_string().contains("the volume"), "{refused}");
+    assert!(remote.world.containers().await.is_empty());
+}
