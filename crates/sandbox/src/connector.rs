@@ -83,6 +83,15 @@ pub trait SandboxGuard: Send + fmt::Debug {
     /// The guest has greeted, and said how it is confined: what this sandbox keeps apart from the host.
     fn greeted(&mut self, welcome: &Welcome) -> Isolation;
 
+    /// Looks whether the sandbox is the one that was meant, as far as its guest can tell.
+    ///
+    /// # Errors
+    /// When it is not. It is ended then, before any command.
+    fn admit(&self, welcome: &Welcome) -> Result<(), SandboxError> {
+        let _ = welcome;
+        Ok(())
+    }
+
     /// The error to tell when the guest could not confine itself: with what would help, where that is known.
     fn explain(&self, failure: &SetupFailure) -> SandboxError {
         SandboxError::new(SandboxErrorKind::Unavailable, format!("the sandbox cannot be set up: {failure}"))

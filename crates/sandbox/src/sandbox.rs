@@ -108,7 +108,8 @@ impl Sandbox {
             let refusal = match greeted {
                 Ok((welcome, decoder)) => {
                     let isolation = connection.guard.greeted(&welcome);
-                    match demand(&isolation, &context.floor) {
+                    let admitted = connection.guard.admit(&welcome);
+                    match admitted.and_then(|()| demand(&isolation, &context.floor)) {
                         Ok(()) => return Ok((connection, decoder, isolation)),
                         Err(refusal) => refusal,
                     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 
-use conjure_guest::protocol::{Access, ErrorCode, GuestError, Root};
+use conjure_guest::protocol::{Access, ErrorCode, FolderNumbers, GuestError, Root};
 
 use crate::error::{self, of_file};
 use crate::quota::Allowance;
@@ -39,6 +39,15 @@ impl Roots {
     pub(crate) fn open(roots: &[Root], workdir: &str) -> Self {
         let open = |root: &Root| OpenRoot { root: root.clone(), folder: open_folder(&root.path).ok() };
         Self { roots: roots.iter().map(open).collect(), workdir: workdir.to_owned() }
+    }
+
+    /// Which folders they are, in order.
+    pub(crate) fn numbers(&self) -> Vec<Option<FolderNumbers>> {
+        let numbers = |open: &OpenRoot| {
+            let stat = fstat(open.folder.as_ref()?).ok()?;
+            Some(FolderNumbers { device: stat.st_dev, inode: stat.st_ino })
+        };
+        self.roots.iter().map(numbers).collect()
     }
 
     /// The handles of the roots that exist, in order, for [`Roots::reach`] in a worker.

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use conjure_guest::protocol::{
-    Confinement, FrameKind, Hello, PROTOCOL_VERSION, RulesInForce, SPILL_TOTAL, Welcome,
+    Confinement, FrameKind, Hello, PROTOCOL_VERSION, RootsFound, RulesInForce, SPILL_TOTAL, Welcome,
 };
 
 use super::{Fatal, Guest, Session, system};
@@ -23,7 +23,7 @@ impl Guest {
     ) -> Result<(), Fatal> {
         if hello.version != PROTOCOL_VERSION {
             // The host says it better when it knows both versions.
-            self.welcome(None, RulesInForce::default());
+            self.welcome(None, RulesInForce::default(), RootsFound::default());
             return Err(Fatal::Version(hello.version));
         }
         if hello.jail.is_some() {
@@ -47,6 +47,7 @@ impl Guest {
             self.tunnels = Tunnels::listen(spec).map_err(|errno| Fatal::Proxy { port: spec.port, errno })?;
         }
         let roots = Roots::open(&hello.roots, &hello.workdir);
+        let found = RootsFound { boot: boot(), folders: roots.numbers() };
         let spill_total = hello.spill_total.unwrap_or(SPILL_TOTAL);
         let spill = hello.spill_dir.as_deref().map(|path| match output {
             Some(folder) => SpillFolder::of(folder, path, spill_total),
@@ -72,13 +73,19 @@ impl Guest {
             watch,
             shelves,
         });
-        self.welcome(confinement, rules);
+        self.welcome(confinement, rules, found);
         Ok(())
     }
 
-    fn welcome(&mut self, confinement: Option<Confinement>, rules: RulesInForce) {
+    fn welcome(&mut self, confinement: Option<Confinement>, rules: RulesInForce, roots: RootsFound) {
         let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-        let welcome = Welcome { version: PROTOCOL_VERSION, pid, confinement, rules };
+        let welcome = Welcome { version: PROTOCOL_VERSION, pid, confinement, rules, roots };
         self.outbox.json(FrameKind::Welcome, 0, &welcome);
     }
+}
+
+/// The number of the kernel's start.
+fn boot() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(boot.trim().to_owned())
 }

@@ -11,8 +11,8 @@ use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions};
 use rustix::thread::UnshareFlags;
 
 use conjure_guest::protocol::{
-    BecomeUser, Decoder, FrameKind, Hello, JailSpec, PROTOCOL_VERSION, RulesInForce, SetupFailure, SetupStep,
-    Welcome, encode_into,
+    BecomeUser, Decoder, FrameKind, Hello, JailSpec, PROTOCOL_VERSION, RootsFound, RulesInForce,
+    SetupFailure, SetupStep, Welcome, encode_into,
 };
 
 use crate::guest::{self, Fatal};
@@ -33,8 +33,9 @@ pub(crate) fn run() -> Result<u8, Fatal> {
     let Some((mut hello, decoder)) = greeting()? else { return Ok(0) };
     if hello.version != PROTOCOL_VERSION {
         let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-        let rules = RulesInForce::default();
-        say(FrameKind::Welcome, &Welcome { version: PROTOCOL_VERSION, pid, confinement: None, rules });
+        let (rules, roots) = (RulesInForce::default(), RootsFound::default());
+        let welcome = Welcome { version: PROTOCOL_VERSION, pid, confinement: None, rules, roots };
+        say(FrameKind::Welcome, &welcome);
         return Err(Fatal::Version(hello.version));
     }
     let Some(spec) = hello.jail.take() else {

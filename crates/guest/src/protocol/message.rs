@@ -110,6 +110,28 @@ pub struct Welcome {
     /// Which of the greeting's rules are in force.
     #[serde(default)]
     pub rules: RulesInForce,
+    /// Which folders the greeting's roots are.
+    #[serde(default)]
+    pub roots: RootsFound,
+}
+
+/// Which folders a greeting's roots are, as the guest opened them: what is mounted in a container was named by its path, and
+/// another folder may have been there by then.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootsFound {
+    /// The start of the guest's kernel: on a host with another one the numbers mean nothing. `None`: it is not told.
+    pub boot: Option<String>,
+    /// The roots in the greeting's order; `None`: it is not there, or no folder.
+    pub folders: Vec<Option<FolderNumbers>>,
+}
+
+/// A folder, whatever it is called, on one machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FolderNumbers {
+    /// The file system's device.
+    pub device: u64,
+    /// The number in the file system.
+    pub inode: u64,
 }
 
 /// A new operation.

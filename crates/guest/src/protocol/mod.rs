@@ -43,8 +43,8 @@ pub use jail::{
 };
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
-    GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply, Request, Root,
-    SPILL_TOTAL, StdinMode, StreamId, Viewed, Welcome,
+    FolderNumbers, GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply,
+    Request, Root, RootsFound, SPILL_TOTAL, StdinMode, StreamId, Viewed, Welcome,
 };
 pub use parcel::{PARCEL_HEAD_LEN, PARCEL_PATH_MAX, ParcelHead, ParcelKind, ParcelMode, ParcelStart};
 pub use quota::{Counted, DiskUsage, Quota, QuotaExcess};

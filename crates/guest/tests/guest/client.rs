@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,9 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use conjure_guest::protocol::{
-    Access, CaptureLimits, CommandRules, Counted, Decoder, DiskUsage, ExecEnd, ExecReply, ExecRequest, Frame,
-    FrameKind, GuestError, Hello, Open, OutputMode, PROTOCOL_VERSION, ProcessLimits, ProxySpec, Quota, Reply,
-    Request, Root, RulesInForce, StdinMode, StreamId, Welcome, encode_data_into, encode_into,
+    Access, CaptureLimits, CommandRules, Counted, Decoder, DiskUsage, ExecEnd, ExecReply, ExecRequest,
+    FolderNumbers, Frame, FrameKind, GuestError, Hello, Open, OutputMode, PROTOCOL_VERSION, ProcessLimits,
+    ProxySpec, Quota, Reply, Request, Root, RootsFound, RulesInForce, StdinMode, StreamId, Welcome,
+    encode_data_into, encode_into,
 };
 
 /// Nothing here takes longer, unless it hangs.
@@ -77,6 +79,16 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// The folders that a greeting names, as they are here.
+fn found(hello: &Hello) -> RootsFound {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has one");
+    let folder = |root: &Root| {
+        let found = std::fs::metadata(&root.path).ok().filter(std::fs::Metadata::is_dir)?;
+        Some(FolderNumbers { device: found.dev(), inode: found.ino() })
+    };
+    RootsFound { boot: Some(boot.trim().to_owned()), folders: hello.roots.iter().map(folder).collect() }
+}
+
 impl Guest {
     /// A greeted guest.
     pub(crate) fn start() -> Self {
@@ -88,7 +100,8 @@ impl Guest {
     fn greeted(mut self, hello: &Hello) -> Self {
         let welcome = self.say_hello(hello);
         let (pid, rules) = (self.child.id(), RulesInForce::default());
-        assert_eq!(welcome, Welcome { version: PROTOCOL_VERSION, pid, confinement: None, rules });
+        let roots = found(hello);
+        assert_eq!(welcome, Welcome { version: PROTOCOL_VERSION, pid, confinement: None, rules, roots });
         self
     }
 

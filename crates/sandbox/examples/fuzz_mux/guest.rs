@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use conjure_guest::protocol::{
     Captured, Decoder, ErrorCode, ExecEnd, ExecReply, FIRST_TUNNEL, Frame, FrameKind, GuestError,
-    LimitsReached, Open, PROTOCOL_VERSION, Reply, Request, RulesInForce, StreamId, Viewed, Welcome,
-    encode_into,
+    LimitsReached, Open, PROTOCOL_VERSION, Reply, Request, RootsFound, RulesInForce, StreamId, Viewed,
+    Welcome, encode_into,
 };
 use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -61,7 +61,8 @@ impl<'c> Guest<'c> {
     /// Greets, mostly as it must; whether it did.
     pub(crate) async fn greet(&mut self) -> bool {
         let rules = RulesInForce::default();
-        let welcome = Welcome { version: PROTOCOL_VERSION, pid: 1, confinement: None, rules };
+        let roots = RootsFound::default();
+        let welcome = Welcome { version: PROTOCOL_VERSION, pid: 1, confinement: None, rules, roots };
         let welcome = serde_json::to_vec(&welcome).unwrap();
         let right = encode(FrameKind::Welcome, 0, &welcome);
         let mut bytes = right.clone();

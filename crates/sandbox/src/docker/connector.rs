@@ -211,7 +211,7 @@ impl Connector for Docker {
             let facts = keeper.engine.facts();
             inner.options.runtime.iter().try_for_each(|runtime| check_runtime(facts, runtime))?;
             let prepared = self.prepare(&keeper, &image, context).await?;
-            let Prepared { hello, layout, bound, memory, people, place, elsewhere, left, disk } = prepared;
+            let Prepared { hello, layout, bound, meant, memory, people, place, elsewhere, left, disk } = prepared;
             let lent = left.iter().map(|left| left.folder.as_str()).chain(people.handed_over.folders());
             let lent = Lent::take(lent).await?;
             for left in &left {
@@ -251,6 +251,7 @@ impl Connector for Docker {
                 held: keeper.hold(),
                 handed_over: people.handed_over,
                 lent,
+                meant,
                 shelves: place.map(Shelves::new),
                 stock: filling.is_some().then(|| keeper.hold()),
                 _premises: Arc::clone(&self.premises) as _,

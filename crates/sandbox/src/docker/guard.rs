@@ -10,7 +10,9 @@ use futures_util::future::BoxFuture;
 
 use super::attach::Complaints;
 use super::held::{Held, Keeper};
+use super::meant::Meant;
 use crate::connector::SandboxGuard;
+use crate::error::SandboxError;
 use crate::isolation::{Boundary, Isolation};
 use crate::jail::{HandedOver, Lent};
 use crate::places::Shelves;
@@ -37,6 +39,8 @@ pub(super) struct Remains {
     pub(super) handed_over: HandedOver,
     /// What of it nobody else hands over in the meantime.
     pub(super) lent: Lent,
+    /// The folders that it must have.
+    pub(super) meant: Meant,
     /// `None`: they are not on this machine.
     pub(super) shelves: Option<Shelves>,
     /// Where the engine has none of the host's folders: what the container is made of, which must outlive it.
@@ -109,6 +113,10 @@ impl SandboxGuard for ContainerGuard {
         // Nothing else keeps commands from the folder of the output that was cut, which is the host's disk.
         let disk = if files == Boundary::Enforced { self.isolation.disk } else { Boundary::Open };
         Isolation { syscalls, files, disk, ..self.isolation }
+    }
+
+    fn admit(&self, welcome: &Welcome) -> Result<(), SandboxError> {
+        self.remains.as_ref().map_or(Ok(()), |remains| remains.meant.check(&welcome.roots))
     }
 
     fn provider(&self) -> Option<Arc<dyn Provider>> {

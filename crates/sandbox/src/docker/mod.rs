@@ -13,6 +13,7 @@ mod image;
 mod image_facts;
 mod image_volumes;
 mod labels;
+mod meant;
 mod options;
 mod people;
 mod premises;

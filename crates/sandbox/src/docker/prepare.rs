@@ -14,6 +14,7 @@ use super::address::EngineAddress;
 use super::facts::EngineFacts;
 use super::image_facts::ImageFacts;
 use super::image_volumes::in_memory;
+use super::meant::Meant;
 use super::options::{DockerOptions, Volume};
 use super::people::{Circumstances, People};
 use super::premises::Premises;
@@ -39,6 +40,8 @@ pub(super) struct Prepared {
     pub(super) hello: Hello,
     pub(super) layout: Layout,
     pub(super) bound: Vec<Bound>,
+    /// Which folders of the host's those are.
+    pub(super) meant: Meant,
     /// Where the image wants volumes, and has memory.
     pub(super) memory: Vec<String>,
     pub(super) people: People,
@@ -109,6 +112,7 @@ impl Ingredients<'_> {
             writable: places.iter().map(|place| &place.is).filter(|is| is_writable(is)).collect(),
         };
         let people = People::choose(&given);
+        let meant = Meant::of(&roots, &bound)?;
         bound.extend(self.furnish(&place, &people)?);
         let memory = in_memory(&self.image.volumes, &bound)?;
         writable.extend(memory.clone());
@@ -120,7 +124,7 @@ impl Ingredients<'_> {
             && self.options.volumes.iter().all(|volume| volume.access == Access::ReadOnly);
         let layout = layout(self.options, self.context)?;
         let (place, disk) = (Some(place), Boundary::enforced_if(is_bounded));
-        Ok(Prepared { hello, layout, bound, memory, people, place, elsewhere: None, left, disk })
+        Ok(Prepared { hello, layout, bound, meant, memory, people, place, elsewhere: None, left, disk })
     }
 
     /// The same where the engine has none of this machine's folders: places are the same, content travels.
@@ -141,7 +145,8 @@ impl Ingredients<'_> {
         let transfer = Transfer { provisions, workspace, room: most, bring_back: most };
         let elsewhere = Some(Elsewhere { archive, transfer });
         let disk = Boundary::Enforced;
-        Ok(Prepared { hello, layout, bound, memory, people, place: None, elsewhere, left, disk })
+        let meant = Meant::default();
+        Ok(Prepared { hello, layout, bound, meant, memory, people, place: None, elsewhere, left, disk })
     }
 
     fn hello(&self, mut roots: Vec<Root>, writable: Vec<String>, counted: Counted) -> Hello {

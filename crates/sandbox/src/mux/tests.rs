@@ -409,8 +409,14 @@ impl Fake {
         self.say(
             FrameKind::Welcome,
             0,
-            &serde_json::to_vec(&Welcome { version, pid: 1, confinement: None, rules: Default::default() })
-                .unwrap(),
+            &serde_json::to_vec(&Welcome {
+                version,
+                pid: 1,
+                confinement: None,
+                rules: Default::default(),
+                roots: Default::default(),
+            })
+            .unwrap(),
         )
         .await;
     }

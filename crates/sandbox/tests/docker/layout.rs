@@ -9,6 +9,7 @@ use conjure_sandbox::{
     Sandbox, SandboxErrorKind, SharedFolder, Shelf, View, Volume,
 };
 use conjure_store::Variant;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{options, soon};
 use crate::world::{World, open};
@@ -235,4 +236,58 @@ async fn a_folder_of_roots_is_lent_to_one_container_at_a_time() {
     let (second, ()) = tokio::join!(open(&connector, &context), first.sandbox.cleanup());
     second.unwrap().cleanup().await;
     assert_eq!(fs::metadata(first.workspace.path().join("file")).unwrap().uid(), 0);
+}
+
+/// Between the look at a folder and its mount another sandbox may put a link in its place.
+#[tokio::test]
+async fn a_folder_that_is_swapped_before_it_is_mounted_is_refused() {
+    let Some(world) = World::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let around = folder.path().join("around");
+    for name in ["work", "secret"] {
+        fs::create_dir_all(around.join(name)).unwrap();
+    }
+    let (work, swapped) = (around.join("work"), around.clone());
+    // In front of the engine: when it is asked to make a container, the folder has been looked at.
+    let swap = move || {
+        fs::rename(swapped.join("work"), swapped.join("old")).unwrap();
+        std::os::unix::fs::symlink("secret", swapped.join("work")).unwrap();
+    };
+    let socket = folder.path().join("engine");
+    let _listener = before_engine(&socket, "/containers/create", swap);
+    let engine = vec![conjure_sandbox::EngineAddress::Unix(socket)];
+    let connector = conjure_sandbox::Docker::new(DockerOptions { engine, ..world.options() }, []);
+    let refused = open(&connector, &conjure_sandbox::ExecutionContext::new(&work)).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
+    assert!(refused.to_string().contains("was another folder when"), "{refused}");
+    assert!(world.containers().await.is_empty());
+    assert_eq!(fs::read_dir(around.join("secret")).unwrap().count(), 0);
+}
+
+/// A socket that passes everything on to the engine and back, and does this once before it passes on a request for `path`.
+fn before_engine(
+    socket: &std::path::Path,
+    path: &'static str,
+    once: impl FnOnce() + Send + 'static,
+) -> tokio::task::JoinHandle<()> {
+    let listener = tokio::net::UnixListener::bind(socket).unwrap();
+    let mut once = Some(once);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let engine = tokio::net::UnixStream::connect("/var/run/docker.sock").await.unwrap();
+            let (mut engine, mut client) = (engine, client);
+            let mut first = [0; 4096];
+            let length = client.read(&mut first).await.unwrap();
+            if String::from_utf8_lossy(&first[..length]).contains(path)
+                && let Some(once) = once.take()
+            {
+                once();
+            }
+            tokio::spawn(async move {
+                engine.write_all(&first[..length]).await.unwrap();
+                // Whoever goes first, the other is told.
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut engine).await;
+            });
+        }
+    })
 }
