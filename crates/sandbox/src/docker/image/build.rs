@@ -89,6 +89,11 @@ async fn build(
     if source == ImageSource::Debian {
         of_debian(site, &engine, options, news).await?;
     } else {
+        if let Some(mirror) = &options.mirror {
+            news.step(format!(
+                "the mirror `{mirror}` is for Debian packages alone; the Dockerfile does not use it"
+            ));
+        }
         dockerfile::have_base(&engine, dockerfile::base(options), news).await?;
         dockerfile::build(site, options, deadline, news).await?;
     }

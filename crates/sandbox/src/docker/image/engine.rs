@@ -66,10 +66,7 @@ impl Engine {
 
     /// Has it fetch an image from the registry.
     pub(super) async fn pull(&self, name: &str, news: &News<'_>) -> Result<(), ImageError> {
-        let (image, tag) = match name.rsplit_once(':') {
-            Some((image, tag)) if !tag.contains('/') => (image, tag),
-            _ => (name, "latest"),
-        };
+        let (image, tag) = parts(name);
         let options = CreateImageOptionsBuilder::new().from_image(image).tag(tag).build();
         let mut answers = std::pin::pin!(self.client.create_image(Some(options), None, None));
         while let Some(info) =
@@ -191,6 +188,15 @@ impl Engine {
         let found =
             soon(&self.address, "list containers", self.client.list_containers(Some(options))).await?;
         Ok(found.into_iter().filter_map(|container| container.id).collect())
+    }
+}
+
+/// An image's name and its tag, or the digest that it is pinned by, as engines are asked for it.
+fn parts(name: &str) -> (&str, &str) {
+    match (name.split_once('@'), name.rsplit_once(':')) {
+        (Some(pinned), _) => pinned,
+        (None, Some((image, tag))) if !tag.contains('/') => (image, tag),
+        _ => (name, "latest"),
     }
 }
 
@@ -340,6 +346,15 @@ mod tests {
         assert_eq!(asked_to_discard(r#"["conjure/sandbox:backup"]"#).await, ["GET"]);
         assert_eq!(asked_to_discard("[]").await, ["GET", "DELETE"]);
         assert_eq!(asked_to_discard("null").await, ["GET", "DELETE"]);
+    }
+
+    #[test]
+    fn a_name_has_a_tag_or_is_pinned() {
+        assert_eq!(parts("ubuntu:24.04"), ("ubuntu", "24.04"));
+        assert_eq!(parts("ubuntu"), ("ubuntu", "latest"));
+        assert_eq!(parts("host:5000/ubuntu"), ("host:5000/ubuntu", "latest"));
+        assert_eq!(parts("ubuntu@sha256:12ab"), ("ubuntu", "sha256:12ab"));
+        assert_eq!(parts("host:5000/ubuntu:24.04@sha256:12ab"), ("host:5000/ubuntu:24.04", "sha256:12ab"));
     }
 
     #[test]

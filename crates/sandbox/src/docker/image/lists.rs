@@ -41,6 +41,8 @@ pub(super) fn check(options: &ImageOptions) -> Result<(), ImageError> {
     let is_name = |text: &str| {
         text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
             && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c))
+            // To apt that is the wish to remove it.
+            && !text.ends_with('-')
     };
     match options.add.iter().find(|text| !is_name(text)) {
         None => Ok(()),
@@ -128,7 +130,7 @@ mod tests {
         let all = all_packages(&options);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         assert!(all.ends_with(&["libreoffice-core", "g++"]));
-        for text in ["", "--mode=chrootless", "a,b", "a b", "A", "$(id)", "a;b"] {
+        for text in ["", "--mode=chrootless", "a,b", "a b", "A", "$(id)", "a;b", "python3-"] {
             options.add = vec![text.to_owned()];
             assert_eq!(check(&options).unwrap_err().kind(), ImageErrorKind::BadRequest, "{text}");
         }
