@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) struct Keeper {
     instance: String,
     next: AtomicU64,
     held: Mutex<BTreeSet<String>>,
+    /// Whether something was left to who sweeps, since there was a sweep.
+    has_left: AtomicBool,
     tasks: TaskTracker,
 }
 
@@ -47,6 +49,7 @@ impl Keeper {
             instance: instance.to_owned(),
             next: AtomicU64::new(0),
             held: Mutex::default(),
+            has_left: AtomicBool::new(false),
             tasks: TaskTracker::new(),
         })
     }
@@ -62,6 +65,11 @@ impl Keeper {
     /// Whether a container of this name is held, or being removed.
     pub(super) fn holds(&self, name: &str) -> bool {
         self.names().contains(name)
+    }
+
+    /// Whether a sweep has something to do that was left to it. From now on it is the caller's.
+    pub(super) fn takes_what_was_left(&self) -> bool {
+        self.has_left.swap(false, Ordering::Relaxed)
     }
 
     /// Runs it to its end, even when nobody waits for it. Where there is no runtime any more, it is dropped.
@@ -174,6 +182,7 @@ impl Doomed {
         }
         tracing::warn!(container = self.name, "a container is left to be swept");
         self.let_go();
+        self.keeper.has_left.store(true, Ordering::Relaxed);
     }
 
     /// From now on it is for who sweeps.

@@ -5,8 +5,10 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use conjure_base::{Clock as _, SystemClock, Timestamp};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::address::EngineAddress;
@@ -33,7 +35,12 @@ struct Inner {
     instance: String,
     gate: Arc<Semaphore>,
     keeper: OnceCell<Arc<Keeper>>,
+    /// When it was swept last.
+    swept: Mutex<Option<Timestamp>>,
 }
+
+/// How long after a sweep the next container has it swept again: other hosts may have died since.
+const SWEPT_EVERY: Duration = Duration::from_secs(5 * 60);
 
 impl ContainerEngine {
     /// The first at these addresses that answers; without any, the first of the usual ones. Nothing is looked for yet.
@@ -46,6 +53,7 @@ impl ContainerEngine {
             instance: format!("{:016x}{:016x}", random(), random()),
             gate: Arc::new(Semaphore::new(cores)),
             keeper: OnceCell::new(),
+            swept: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -57,16 +65,14 @@ impl ContainerEngine {
     /// # Errors
     /// When the engine cannot be asked. What cannot be removed is in the result.
     pub async fn sweep(&self) -> Result<SweptContainers, SandboxError> {
-        let keeper = self.keeper().await?;
+        let keeper = self.found().await?;
         sweep(&keeper, &self.host()?).await
     }
 
-    /// What is held of it. Who finds it first has it swept.
+    /// What is held of it, for who makes a container: it is swept where that is due. Nobody waits for it.
     pub(super) async fn keeper(&self) -> Result<Arc<Keeper>, SandboxError> {
-        let found = self.inner.keeper.get_or_try_init(|| async {
-            let engine = Engine::find(&self.inner.addresses).await?;
-            let keeper = Keeper::new(engine, &self.inner.instance);
-            // What hosts that were killed left behind. Nobody waits for it.
+        let keeper = self.found().await?;
+        if self.is_due(&keeper, SystemClock.timestamp()) {
             let (host, sweeper) = (self.host()?, Arc::clone(&keeper));
             keeper.run(async move {
                 match sweep(&sweeper, &host).await {
@@ -74,9 +80,28 @@ impl ContainerEngine {
                     Err(error) => tracing::warn!(%error, "failed to look for containers of dead hosts"),
                 }
             });
-            Ok(keeper)
+        }
+        Ok(keeper)
+    }
+
+    /// What is held of it, for who only looks.
+    pub(super) async fn found(&self) -> Result<Arc<Keeper>, SandboxError> {
+        let found = self.inner.keeper.get_or_try_init(|| async {
+            let engine = Engine::find(&self.inner.addresses).await?;
+            Ok(Keeper::new(engine, &self.inner.instance))
         });
         found.await.map(Arc::clone)
+    }
+
+    /// Whether it must be swept, which the caller then does: it never was, or not for long, or something was left to it.
+    fn is_due(&self, keeper: &Keeper, now: Timestamp) -> bool {
+        let mut swept = self.inner.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = swept.map(|then| Duration::from_millis(now.millis().saturating_sub(then.millis())));
+        let is_due = keeper.takes_what_was_left() || since.is_none_or(|since| since >= SWEPT_EVERY);
+        if is_due {
+            *swept = Some(now);
+        }
+        is_due
     }
 
     /// This host, as its containers name it.

@@ -1,4 +1,4 @@
-//! Removing what hosts that are dead have left: containers in every state, and their places.
+//! Removing what hosts that are dead have left: containers in every state. Their places go when the data folder is opened.
 
 use std::collections::HashMap;
 
