@@ -21,7 +21,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, oneshot};
 use super::attach::{AttachReader, Complaints};
 use super::engine::Engine;
 use super::facts::{DockerEnvironment, EngineFacts, EngineKind, Swap};
-use super::failure::no_engine;
+use super::failure::{no_engine, no_image};
 use super::guard::{ContainerGuard, Remains};
 use super::held::{Held, Keeper};
 use super::image_facts::ImageFacts;
@@ -47,7 +47,7 @@ use crate::types::Layout;
 /// Runs the guest as the first process of a container, by Docker Engine 20.10 or later or Podman 4.0 or later, rootless too.
 ///
 /// Any image works; what commands run must be in it, so `bash_tool` needs an image with `bash`. Commands see the image for
-/// reading only; `/workspace`, which they may write; `/tmp`, a home and `/output` in memory; skills at `/mnt/skills`, artifacts
+/// reading only; `/workspace`, which they may write; `/tmp` and a home in memory; `/output`, the host's folder for output that was cut, for reading; skills at `/mnt/skills`, artifacts
 /// at `/artifacts`. There is no network interface but loopback; what the context's policy allows is reached through a proxy,
 /// which commands find by the usual variables, and which runs on the host. All capabilities are dropped, nothing gains
 /// privileges, two filters of system calls and Landlock hold, and the engine limits what all of it uses together.
@@ -125,7 +125,7 @@ impl Docker {
     /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine is there, and the image is not;
     /// `Unavailable`: no container can be made of it here. Each says what helps.
     pub async fn check_environment(&self) -> Result<DockerEnvironment, SandboxError> {
-        let keeper = self.engine.keeper().await?;
+        let keeper = self.engine.found().await?;
         let (engine, options) = (&keeper.engine, &self.inner.options);
         let facts = engine.facts();
         let image = self.inner.image(engine).await?;
@@ -237,7 +237,7 @@ impl Connector for Docker {
                 most_processes: most_processes(),
             };
             let now = SystemClock.timestamp().millis() / 1000;
-            let labels = self.engine.host()?.labels(&inner.options, &spec.digest(), now);
+            let labels = self.engine.host()?.labels(&inner.options, &spec.digest(&inner.options), now);
             let elsewhere = elsewhere.map(|Elsewhere { archive, transfer }| {
                 (Filling { stock: stock_body(&image.id, labels.clone()), archive }, transfer)
             });
@@ -257,7 +257,12 @@ impl Connector for Docker {
                 _premises: Arc::clone(&self.premises) as _,
             };
             let recipe = Recipe { body, filling, isolation, transfer };
-            let started = start(remains, recipe, permit).await?;
+            let started =
+                start(remains, recipe, permit).await.map_err(|error| match error.kind() {
+                    // By the name that it was asked for; it was made of what that was a moment ago.
+                    SandboxErrorKind::ImageNotFound => no_image(&inner.options.image),
+                    _ => error,
+                })?;
             Ok(Connection {
                 reader: Box::new(started.reader),
                 writer: Box::new(started.writer),

@@ -70,9 +70,9 @@ impl Host {
             (SPEC, spec.to_hex()),
         ];
         let hashed = [(TENANT, &options.tenant), (SESSION, &options.session)];
-        let hashed = hashed.into_iter().filter_map(|(name, value)| {
-            let value = value.as_ref()?;
-            Some((name, Digest::of(value.as_bytes()).to_hex()))
+        // Always both: one that is missing would be the image's, if that has it.
+        let hashed = hashed.map(|(name, value)| {
+            (name, value.as_ref().map(|value| Digest::of(value.as_bytes()).to_hex()).unwrap_or_default())
         });
         labels.extend(own.into_iter().chain(hashed).map(|(name, value)| (name.to_owned(), value)));
         labels
@@ -201,6 +201,6 @@ mod tests {
         assert_eq!(labels["team"], "blue");
         assert_eq!(labels[TENANT], Digest::of(b"acme").to_hex());
         assert_ne!(labels[OWNER], "me, honestly");
-        assert!(!labels.contains_key(SESSION));
+        assert_eq!(labels[SESSION], "");
     }
 }

@@ -12,6 +12,7 @@ use conjure_guest::protocol::Access;
 use super::facts::EngineKind;
 use super::image_facts::ImageFacts;
 use super::labels::spec_digest;
+use super::options::DockerOptions;
 use crate::jail::{HOME, HOSTNAME};
 use crate::limits::Limits;
 
@@ -60,14 +61,19 @@ pub(super) struct Spec<'a> {
 }
 
 impl Spec<'_> {
-    /// Tells containers that are made of the same from others. What differs from session to session is not in it.
-    pub(super) fn digest(&self) -> Digest {
+    /// Tells containers that are made of the same, for the same people and with the same volumes, from others. What differs
+    /// from session to session is not in it.
+    pub(super) fn digest(&self, options: &DockerOptions) -> Digest {
         let targets: Vec<_> = self.bound.iter().map(|bound| (&bound.target, bound.access)).collect();
         spec_digest(&BTreeMap::from([
             ("image", self.image.id.clone()),
             ("limits", format!("{:?}", self.limits)),
             ("runtime", format!("{:?}", self.runtime)),
             ("targets", format!("{targets:?}")),
+            ("engine", format!("{:?}", self.engine)),
+            ("user", format!("{:?} {:?}", options.user, self.user_namespace)),
+            ("volumes", format!("{:?}", options.volumes)),
+            ("tenant", format!("{:?}", options.tenant)),
             ("seccomp", Digest::of(self.seccomp.as_bytes()).to_hex()),
         ]))
     }
@@ -223,6 +229,10 @@ mod tests {
     use super::*;
 
     fn body(engine: EngineKind, volumes: &[&str]) -> ContainerCreateBody {
+        made(engine, volumes, |spec| spec.body(HashMap::new()))
+    }
+
+    fn made<T>(engine: EngineKind, volumes: &[&str], make: impl FnOnce(&Spec<'_>) -> T) -> T {
         let image = ImageFacts { id: "sha256:1".to_owned(), ..ImageFacts::default() };
         let memory: Vec<String> = volumes.iter().map(|path| (*path).to_owned()).collect();
         let bound = ["/workspace", "/mnt/skills"].map(|target| Bound {
@@ -244,7 +254,28 @@ mod tests {
             has_ipv6: true,
             most_processes: 1000,
         };
-        spec.body(HashMap::new())
+        make(&spec)
+    }
+
+    #[test]
+    fn what_is_the_connectors_tells_containers_apart() {
+        let digest = |options: &DockerOptions| made(EngineKind::Docker, &[], |spec| spec.digest(options));
+        let plain = DockerOptions::default();
+        assert_eq!(
+            digest(&plain),
+            digest(&DockerOptions { session: Some("one".to_owned()), ..plain.clone() })
+        );
+        let volume = |host: &str| vec![format!("{host}:/data").parse().unwrap()];
+        let all = [
+            plain.clone(),
+            DockerOptions { user: Some("1000".to_owned()), ..plain.clone() },
+            DockerOptions { tenant: Some("acme".to_owned()), ..plain.clone() },
+            DockerOptions { volumes: volume("/srv/one"), ..plain.clone() },
+            DockerOptions { volumes: volume("/srv/other"), ..plain },
+        ];
+        let digests: std::collections::BTreeSet<_> =
+            all.iter().map(|options| digest(options).to_hex()).collect();
+        assert_eq!(digests.len(), all.len());
     }
 
     #[test]
