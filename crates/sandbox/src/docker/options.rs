@@ -34,7 +34,7 @@ pub struct DockerOptions {
     /// See [`DockerOptions::tenant`].
     pub session: Option<String>,
     /// How old a container may become until hosts of other machines, who cannot know whether its host lives, take it for
-    /// left behind.
+    /// left behind. Nothing renews it: it must be longer than any sandbox lives.
     pub lease: Duration,
 }
 
@@ -83,7 +83,10 @@ impl FromStr for Volume {
             [host, target] | [host, target, "ro"] => (host, target, Access::ReadOnly),
             [host, target, "rw"] => (host, target, Access::ReadWrite),
             _ => {
-                return Err(format!("`{text}` is no volume: `HOST:TARGET`, or `HOST:TARGET:rw` to write it"));
+                return Err(format!(
+                    "`{text}` is no volume: `HOST:TARGET`, or `HOST:TARGET:rw` to write it; paths with `:`, and with \
+                     `,` in a list, cannot be named so"
+                ));
             }
         };
         if !host.starts_with('/') || !target.starts_with('/') {

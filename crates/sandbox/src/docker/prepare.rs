@@ -25,14 +25,18 @@ use crate::error::SandboxError;
 use crate::guest_process::{absent, folder, text, unavailable};
 use crate::isolation::Boundary;
 use crate::jail::{
-    DEVICES, Folders, FromShelves, HOME, Kept, NAME, OUTPUT, RESERVED, Runner, WORKSPACE, WRITABLE, inner,
-    jail_layout, refused, usual_variables,
+    CLOSED, DEVICES, Folders, FromShelves, HOME, Kept, NAME, OUTPUT, RESERVED, Runner, WORKSPACE, WRITABLE,
+    inner, jail_layout, refused, usual_variables,
 };
 use crate::limits::Limits;
 use crate::places::Place;
 use crate::provision::Shelf;
 use crate::transfer::Transfer;
 use crate::types::{Layout, Sharing};
+
+/// Where engines listen, and what they are made of, when root runs them.
+const SOCKETS: [&str; 4] =
+    ["/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock", "/run/crio/crio.sock"];
 
 /// What a container will be.
 #[derive(Debug)]
@@ -88,6 +92,12 @@ impl Ingredients<'_> {
         let mut bound: Vec<Bound> = places.iter().filter_map(|place| bind(&place.path, &place.is)).collect();
         for volume in &self.options.volumes {
             let volume = self.volume(volume)?;
+            if let Some(other) = bound.iter().find(|bound| bound.target == volume.target) {
+                return Err(refused(format!(
+                    "the volume `{}` would take the place of `{}`, which is at `{}` already; choose another target",
+                    volume.source, other.source, other.target
+                )));
+            }
             roots.push(Root { path: volume.target.clone(), access: volume.access });
             match volume.access {
                 Access::ReadWrite => writable.push(volume.target.clone()),
@@ -96,9 +106,9 @@ impl Ingredients<'_> {
             bound.push(volume);
         }
         check_fixed(&bound)?;
-        if let Some(exposed) = bound.iter().find(|bound| self.holds_the_engine(Path::new(&bound.source))) {
+        if let Some(exposed) = bound.iter().find(|bound| self.holds_an_engine(Path::new(&bound.source))) {
             return Err(refused(format!(
-                "the folder `{}` holds the engine's socket, and whoever reaches that is root on the host; choose another \
+                "the folder `{}` holds the socket of a container engine, and whoever reaches that is root on the host; choose another \
                  folder",
                 exposed.source
             )));
@@ -240,7 +250,10 @@ impl Ingredients<'_> {
         let source = source(volume)?;
         self.premises.data.check_apart(&source, "volume")?;
         let target = inner(&volume.target)?;
-        if let Some(reserved) = RESERVED.iter().find(|reserved| Path::new(reserved).starts_with(&target)) {
+        let takes = RESERVED.iter().find(|reserved| Path::new(reserved).starts_with(&target));
+        let within =
+            CLOSED.iter().chain(&["/.conjure"]).find(|closed| Path::new(&target).starts_with(closed));
+        if let Some(reserved) = takes.or(within) {
             return Err(refused(format!(
                 "the volume `{}` would take the place of the sandbox's own `{reserved}`; choose another target",
                 volume.target.display()
@@ -249,11 +262,17 @@ impl Ingredients<'_> {
         Ok(Bound { source: text(&source)?, target, access: volume.access })
     }
 
-    /// Whether the engine's socket, or its link, lies in this folder, or is it.
-    fn holds_the_engine(&self, source: &Path) -> bool {
-        let EngineAddress::Unix(socket) = self.address else { return false };
-        let real = fs::canonicalize(socket);
-        socket.starts_with(source) || real.is_ok_and(|real| real.starts_with(source))
+    /// Whether the socket of this engine, or of another one that is usual, or a link to it, lies in this folder, or is it.
+    fn holds_an_engine(&self, source: &Path) -> bool {
+        let own = match self.address {
+            EngineAddress::Unix(socket) => Some(socket.as_path()),
+            EngineAddress::Tcp(_) => None,
+        };
+        let mut sockets = own.into_iter().chain(SOCKETS.map(Path::new));
+        sockets.any(|socket| {
+            let real = fs::canonicalize(socket);
+            real.is_ok_and(|real| real.starts_with(source) || socket.starts_with(source))
+        })
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) const RESERVED: [&str; 19] = [
 ];
 
 /// What nothing of the host's is shown in besides.
-const CLOSED: [&str; 4] = ["/dev", "/etc", "/proc", "/sys"];
+pub(crate) const CLOSED: [&str; 4] = ["/dev", "/etc", "/proc", "/sys"];
 
 /// The folders of one jail.
 #[derive(Debug)]

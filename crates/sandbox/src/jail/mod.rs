@@ -19,7 +19,7 @@ pub use connector::Jail;
 pub(crate) use environment::usual as usual_variables;
 #[cfg(feature = "docker")]
 pub(crate) use folders::{
-    Folders, Kept, RESERVED, Shelves as FromShelves, inner, layout as jail_layout, refused,
+    CLOSED, Folders, Kept, RESERVED, Shelves as FromShelves, inner, layout as jail_layout, refused,
 };
 #[cfg(feature = "docker")]
 pub(crate) use hand_back::{HandedOver, take_back};

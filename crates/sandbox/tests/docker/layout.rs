@@ -10,6 +10,7 @@ use conjure_sandbox::{
 };
 use conjure_store::Variant;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
 
 use crate::support::{options, soon};
 use crate::world::{World, open};
@@ -172,9 +173,12 @@ async fn what_would_be_a_way_to_the_engine_is_refused() {
     let EngineAddress::Unix(socket) = address else { panic!("it is on another machine") };
     let (folder, itself) = (socket.parent().unwrap(), fs::canonicalize(&socket).unwrap());
     for (volume, told) in [
-        (volume(folder.to_str().unwrap(), "/data"), "the engine's socket"),
-        (volume(itself.to_str().unwrap(), "/data/socket"), "the engine's socket"),
+        (volume(folder.to_str().unwrap(), "/data"), "the socket of a container engine"),
+        (volume(itself.to_str().unwrap(), "/data/socket"), "the socket of a container engine"),
         (volume("/usr", "/etc"), "the sandbox's own `/etc`"),
+        (volume("/usr", "/etc/deep"), "the sandbox's own `/etc`"),
+        (volume("/usr", "/proc/x"), "the sandbox's own `/proc`"),
+        (volume("/usr", "/.conjure"), "the sandbox's own `/.conjure`"),
         (volume("/usr", "/data/../etc"), "no place in a sandbox"),
         (volume("/no/such/folder", "/data"), "cannot be used"),
     ] {
@@ -238,6 +242,18 @@ async fn a_folder_of_roots_is_lent_to_one_container_at_a_time() {
     assert_eq!(fs::metadata(first.workspace.path().join("file")).unwrap().uid(), 0);
 }
 
+#[tokio::test]
+async fn two_volumes_are_not_in_one_place() {
+    let Some(world) = World::new() else { return };
+    let volume = |host: &str| Volume { host: host.into(), target: "/data".into(), access: Access::ReadOnly };
+    let options = DockerOptions { volumes: vec![volume("/usr/bin"), volume("/usr/lib")], ..world.options() };
+    let workspace = tempfile::tempdir().unwrap();
+    let context = conjure_sandbox::ExecutionContext::new(workspace.path());
+    let refused = open(&conjure_sandbox::Docker::new(options, []), &context).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed);
+    assert!(refused.to_string().contains("would take the place of `/usr/bin`"), "{refused}");
+}
+
 /// Between the look at a folder and its mount another sandbox may put a link in its place.
 #[tokio::test]
 async fn a_folder_that_is_swapped_before_it_is_mounted_is_refused() {
@@ -254,8 +270,9 @@ async fn a_folder_that_is_swapped_before_it_is_mounted_is_refused() {
         std::os::unix::fs::symlink("secret", swapped.join("work")).unwrap();
     };
     let socket = folder.path().join("engine");
-    let _listener = before_engine(&socket, "/containers/create", swap);
-    let engine = vec![conjure_sandbox::EngineAddress::Unix(socket)];
+    let [EngineAddress::Unix(real)] = &world.options().engine[..] else { panic!("it has a socket") };
+    let _passing = before_engine(real.clone(), &socket, "/containers/create", swap);
+    let engine = vec![EngineAddress::Unix(socket)];
     let connector = conjure_sandbox::Docker::new(DockerOptions { engine, ..world.options() }, []);
     let refused = open(&connector, &conjure_sandbox::ExecutionContext::new(&work)).await.unwrap_err();
     assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
@@ -266,16 +283,18 @@ async fn a_folder_that_is_swapped_before_it_is_mounted_is_refused() {
 
 /// A socket that passes everything on to the engine and back, and does this once before it passes on a request for `path`.
 fn before_engine(
+    real: std::path::PathBuf,
     socket: &std::path::Path,
     path: &'static str,
     once: impl FnOnce() + Send + 'static,
-) -> tokio::task::JoinHandle<()> {
+) -> JoinSet<()> {
     let listener = tokio::net::UnixListener::bind(socket).unwrap();
     let mut once = Some(once);
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            let engine = tokio::net::UnixStream::connect("/var/run/docker.sock").await.unwrap();
-            let (mut engine, mut client) = (engine, client);
+    let mut all = JoinSet::new();
+    all.spawn(async move {
+        let mut passed = JoinSet::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut engine = tokio::net::UnixStream::connect(&real).await.unwrap();
             let mut first = [0; 4096];
             let length = client.read(&mut first).await.unwrap();
             if String::from_utf8_lossy(&first[..length]).contains(path)
@@ -283,11 +302,12 @@ fn before_engine(
             {
                 once();
             }
-            tokio::spawn(async move {
+            passed.spawn(async move {
                 engine.write_all(&first[..length]).await.unwrap();
                 // Whoever goes first, the other is told.
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut engine).await;
             });
         }
-    })
+    });
+    all
 }
