@@ -47,8 +47,8 @@ pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -
         ],
         Err(error) => vec![
             check("container engine", Finding::Good("answers".to_owned())),
-            check("container runtime", Finding::Missing(error.to_string()))
-                .remedy("name one that there is by `runtime` or CONJURE_RUNTIME"),
+            // It says itself what helps: the image may be for another processor, the runtime not there.
+            check("containers", Finding::Missing(error.to_string())),
         ],
     }
 }
