@@ -211,7 +211,8 @@ impl Connector for Docker {
             let facts = keeper.engine.facts();
             inner.options.runtime.iter().try_for_each(|runtime| check_runtime(facts, runtime))?;
             let prepared = self.prepare(&keeper, &image, context).await?;
-            let Prepared { hello, layout, bound, meant, memory, people, place, elsewhere, left, disk } = prepared;
+            let Prepared { hello, layout, bound, meant, memory, people, place, elsewhere, left, disk } =
+                prepared;
             let lent = left.iter().map(|left| left.folder.as_str()).chain(people.handed_over.folders());
             let lent = Lent::take(lent).await?;
             for left in &left {
@@ -257,12 +258,11 @@ impl Connector for Docker {
                 _premises: Arc::clone(&self.premises) as _,
             };
             let recipe = Recipe { body, filling, isolation, transfer };
-            let started =
-                start(remains, recipe, permit).await.map_err(|error| match error.kind() {
-                    // By the name that it was asked for; it was made of what that was a moment ago.
-                    SandboxErrorKind::ImageNotFound => no_image(&inner.options.image),
-                    _ => error,
-                })?;
+            let started = start(remains, recipe, permit).await.map_err(|error| match error.kind() {
+                // By the name that it was asked for; it was made of what that was a moment ago.
+                SandboxErrorKind::ImageNotFound => no_image(&inner.options.image),
+                _ => error,
+            })?;
             Ok(Connection {
                 reader: Box::new(started.reader),
                 writer: Box::new(started.writer),
