@@ -5,6 +5,7 @@
 //! removes what containers are left, and then the folder.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
@@ -19,7 +20,7 @@ use crate::support::told;
 
 /// Nothing of the machine's configuration, and locks that are not shared with its own Podman. Of the runtimes, `crun` knows no
 /// machine that has both kinds of control groups.
-const CONFIGURATION: &str = r#"[engine]
+pub(crate) const CONFIGURATION: &str = r#"[engine]
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 lock_type = "file"
@@ -42,6 +43,9 @@ rm -rf "$folder"
 
 /// Where it listens; `None`, and a word about it, where there is no Podman and none is required.
 pub(crate) fn address() -> Option<EngineAddress> {
+    if let Some(socket) = crate::rootless::socket() {
+        return Some(EngineAddress::Unix(socket));
+    }
     // A process that a test has started uses the service of that test.
     if told().is_some() {
         return Some(EngineAddress::Unix(socket(&folder(std::os::unix::process::parent_id()))));
@@ -68,7 +72,6 @@ fn socket(folder: &Path) -> PathBuf {
 }
 
 #[expect(clippy::disallowed_methods, reason = "it starts an engine")]
-#[expect(clippy::zombie_processes, reason = "who watches over it outlives this process")]
 fn start() -> Option<(Child, PathBuf)> {
     let found = Command::new("podman").arg("--version").output();
     if !found.is_ok_and(|found| found.status.success()) {
@@ -99,12 +102,17 @@ fn start() -> Option<(Child, PathBuf)> {
         .process_group(0)
         .spawn();
     let watch = watch.unwrap();
-    let listens = || std::os::unix::net::UnixStream::connect(socket(&folder)).is_ok();
+    until_it_listens(&socket(&folder), &folder.join("log"));
+    Some((watch, folder))
+}
+
+/// Waits until a service answers there; what it complained of lies in `log`.
+pub(crate) fn until_it_listens(socket: &Path, log: &Path) {
     for _ in 0..1200 {
-        if listens() {
-            return Some((watch, folder));
+        if UnixStream::connect(socket).is_ok() {
+            return;
         }
         std::thread::park_timeout(Duration::from_millis(50));
     }
-    panic!("podman does not listen: {}", fs::read_to_string(folder.join("log")).unwrap_or_default());
+    panic!("podman does not listen: {}", fs::read_to_string(log).unwrap_or_default());
 }

@@ -32,6 +32,7 @@ mod names;
 mod outside;
 #[path = "../docker/place.rs"]
 mod place;
+mod rootless;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]
 mod support;

@@ -2,7 +2,7 @@
 //!
 //! For what must not meet other tests (memory is measured for a whole process) or the process' own end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Holds what a test is told that was started again.
@@ -20,13 +20,18 @@ pub(crate) fn again(prefix: &[&str], test: &str, told: &str) -> Command {
 }
 
 /// As [`again`], by a copy in this folder: where another user can reach it.
-#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
 pub(crate) fn again_copied(folder: &Path, test: &str, told: &str) -> Command {
+    program(&copied(folder), &[], test, told)
+}
+
+/// A copy of this program in this folder.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
+pub(crate) fn copied(folder: &Path) -> PathBuf {
     let copy = folder.join("test");
     // By another process: what this one has open for writing, or a child forked just then, cannot be run.
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(copied.unwrap().success());
-    program(&copy, &[], test, told)
+    copy
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test starts itself")]

@@ -20,7 +20,7 @@ pub(crate) mod image;
 mod kind;
 mod processes;
 
-pub(crate) use again::{again, again_copied, told};
+pub(crate) use again::{again, again_copied, copied, told};
 pub(crate) use bed::{Bed, bash, options, said, soon, text, until};
 pub(crate) use kind::{Kind, Workspace, host};
 pub(crate) use processes::{
