@@ -1,15 +1,25 @@
 //! `cargo bench --bench cancel`: from cancelling a call to its last process' end.
 //!
 //! Case `plain`: a shell and three programs that it waits for. Case `setsid`: three that left the session, one of them also
-//! its parents. Both for the jail, and as `local-plain` and `local-setsid` for the kind `local`, in turns in one run;
-//! against the limit, 100 ms. It is the processes that are watched, by handles of the kernel's (pidfd), not what the sandbox
+//! its parents. Both for the jail, as `local-plain` and `local-setsid` for the kind `local`, and as `docker-plain` and
+//! `docker-setsid` for a container, in turns in one run; against the limit, 100 ms. It is the processes that are watched, by handles of the kernel's (pidfd), not what the sandbox
 //! says; the handles are got before the call is cancelled. Printed besides: when the call returned. Excluded: making
 //! the sandbox, and starting the processes.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
-use std::error::Error;
+#[path = "support/containers.rs"]
+mod containers;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/engine.rs"]
+mod engine;
+#[path = "support/harness.rs"]
+mod harness;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/image.rs"]
+mod image;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +31,9 @@ use conjure_sandbox::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::task::JoinSet;
+
+use crate::containers::Containers;
+use crate::harness::Result;
 
 const WARM_UP: usize = 10;
 const ROUNDS: usize = 200;
@@ -43,21 +56,22 @@ const TREES: [(&str, &str); 2] = [
     ),
 ];
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
 fn main() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // In a task of the runtime, as a session's turn is, and not on the thread that waits for it.
-    let mut tasks = JoinSet::new();
-    tasks.spawn_on(measure(), runtime.handle());
-    runtime.block_on(async { tasks.join_next().await.ok_or("the task is gone")?? })
+    // Before the runtime, and for longer than it.
+    let containers = Containers::find("docker-plain, docker-setsid")?;
+    harness::run(measure(kinds(containers.as_ref())))
 }
 
 /// A kind of sandbox: what its cases begin with, and how one is made.
 type Kind = (&'static str, Box<dyn Connector>);
 
-fn kinds() -> Vec<Kind> {
-    vec![("local-", Box::new(Local::without_isolation([]))), ("", Box::new(Jail::new([])))]
+fn kinds(containers: Option<&Containers>) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> =
+        vec![("local-", Box::new(Local::without_isolation([]))), ("", Box::new(Jail::new([])))];
+    if let Some(containers) = containers {
+        kinds.push(("docker-", Box::new(containers.connector())));
+    }
+    kinds
 }
 
 /// One tree in one sandbox.
@@ -74,9 +88,9 @@ struct Bed {
     workspace: tempfile::TempDir,
 }
 
-async fn measure() -> Result<()> {
+async fn measure(kinds: Vec<Kind>) -> Result<()> {
     let mut cases = Vec::new();
-    for (prefix, connector) in kinds() {
+    for (prefix, connector) in kinds {
         let workspace = tempfile::tempdir()?;
         let context = ExecutionContext::new(workspace.path());
         let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon(30)).await?;

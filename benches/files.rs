@@ -1,6 +1,6 @@
 //! `cargo bench --bench files`: files into a sandbox and out of it.
 //!
-//! Cases `in-SIZE` and `out-SIZE` at 1 KB, 10 MB and 1 GB, for the jail, and as `local-...` for the kind `local`. In: the
+//! Cases `in-SIZE` and `out-SIZE` at 1 KB, 10 MB and 1 GB, for the jail, as `local-...` for the kind `local`, and as `docker-...` for a container. In: the
 //! content of a file of the host's as a stream of pieces into a new file in the workspace, against `cp` of the same
 //! file, a process, to another place of the same disk. Out: a file of the workspace as a stream, against reading it in
 //! pieces. Cases `...-memory` are by how much the most that this process had resident grew meanwhile; there is no other.
@@ -9,7 +9,17 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time, and spawns for comparison")]
 
-use std::error::Error;
+#[path = "support/containers.rs"]
+mod containers;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/engine.rs"]
+mod engine;
+#[path = "support/harness.rs"]
+mod harness;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/image.rs"]
+mod image;
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -22,7 +32,9 @@ use conjure_sandbox::{
     SandboxErrorKind,
 };
 use futures_util::{StreamExt as _, stream};
-use tokio::task::JoinSet;
+
+use crate::containers::Containers;
+use crate::harness::Result;
 
 /// What a size is called, how large it is, and how often it is measured.
 const SIZES: [(&str, usize, usize); 3] =
@@ -31,27 +43,28 @@ const SIZES: [(&str, usize, usize); 3] =
 /// How much is read at a time.
 const PIECE: usize = 256 * 1024;
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
 fn main() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // In a task of the runtime, as a session's turn is, and not on the thread that waits for it.
-    let mut tasks = JoinSet::new();
-    tasks.spawn_on(measure(), runtime.handle());
-    runtime.block_on(async { tasks.join_next().await.ok_or("the task is gone")?? })
+    // Before the runtime, and for longer than it.
+    let containers = Containers::find("docker-in-SIZE, docker-out-SIZE")?;
+    harness::run(measure(kinds(containers.as_ref())))
 }
 
 /// A kind of sandbox: what its cases begin with, and how one is made.
 type Kind = (&'static str, Box<dyn Connector>);
 
-fn kinds() -> Vec<Kind> {
-    vec![("local-", Box::new(Local::without_isolation([]))), ("", Box::new(Jail::new([])))]
+fn kinds(containers: Option<&Containers>) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> =
+        vec![("local-", Box::new(Local::without_isolation([]))), ("", Box::new(Jail::new([])))];
+    if let Some(containers) = containers {
+        kinds.push(("docker-", Box::new(containers.connector())));
+    }
+    kinds
 }
 
-async fn measure() -> Result<()> {
+async fn measure(kinds: Vec<Kind>) -> Result<()> {
     println!("{:24} {:>12} {:>12} {:>12}", "", "ours p50 ms", "other p50 ms", "memory KiB");
     let mut results = Vec::new();
-    for (prefix, connector) in kinds() {
+    for (prefix, connector) in kinds {
         let folder = tempfile::tempdir()?;
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace)?;

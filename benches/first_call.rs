@@ -3,28 +3,58 @@
 //! Case `jail-cold`: from asking for a jail, for a workspace that is there, to the end of `/bin/true` in it; against the
 //! goal, 10 ms, and, for comparison, `bwrap --unshare-all /bin/true` where bubblewrap is installed. Case
 //! `jail-cold-four`: four jails asked for at once, until the last of them has run its program, for each of them. They
-//! take turns in one run. Excluded: the connector, made once for a process, and the end of the sandbox.
+//! take turns in one run.
+//!
+//! Case `docker-cold`: from asking for a container to the end of `/bin/true` in it, against making and starting a bare container
+//! of the same image by the engine's interface, which is all that the engine does for it; case `docker-cold-added` is what ours takes
+//! more, against the goal, 20 ms. They take turns with each other, after the jails. Excluded everywhere: the connector, made once for a process, and the end of the sandbox.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time, and spawns for comparison")]
 
-use std::error::Error;
+#[path = "support/containers.rs"]
+mod containers;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/engine.rs"]
+mod engine;
+#[path = "support/harness.rs"]
+mod harness;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/image.rs"]
+mod image;
+#[path = "support/times.rs"]
+mod times;
+
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig};
+use bollard::query_parameters::{
+    CreateContainerOptions, RemoveContainerOptionsBuilder, StartContainerOptions,
+};
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, Connector, DataFolder, ExecutionContext, Executor, Jail, Local, Sandbox,
 };
 use tokio::task::JoinSet;
 
+use crate::containers::{Containers, LABEL};
+use crate::engine::{client, docker};
+use crate::harness::Result;
+use crate::times::{Times, header, millis};
+
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
+
+/// A container takes longer.
+const CONTAINER_WARM_UP: usize = 3;
+const CONTAINER_ROUNDS: usize = 60;
 const PROGRAM: &str = "/bin/true";
 
-/// What stands in the table of goals, in milliseconds.
+/// What stands in the table of goals, in milliseconds: for a jail, and beyond the start of a bare container.
 const GOAL: f64 = 10.0;
+const CONTAINER_GOAL: f64 = 20.0;
 
 /// A sandbox as tools make one with bubblewrap: nothing is shared, the system is read-only.
 const BWRAP: [&str; 22] = [
@@ -52,17 +82,20 @@ const BWRAP: [&str; 22] = [
     PROGRAM,
 ];
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
 fn main() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // In a task of the runtime, as a session's turn is, and not on the thread that waits for it.
-    let mut tasks = JoinSet::new();
-    tasks.spawn_on(measure(), runtime.handle());
-    runtime.block_on(async { tasks.join_next().await.ok_or("the task is gone")?? })
+    // Before the runtime, and for longer than it.
+    let containers = Containers::find("docker-cold")?.map(Arc::new);
+    let in_task = containers.clone();
+    harness::run(async move {
+        jails().await?;
+        match in_task {
+            Some(containers) => one_container(&containers).await,
+            None => Ok(()),
+        }
+    })
 }
 
-async fn measure() -> Result<()> {
+async fn jails() -> Result<()> {
     let workspace = tempfile::tempdir()?;
     let context = ExecutionContext::new(workspace.path());
     let started = Instant::now();
@@ -77,25 +110,22 @@ async fn measure() -> Result<()> {
             false
         }
     };
-    let [mut cold, mut opened, mut four, mut without, mut others] = [(); 5].map(|()| Vec::new());
+    let [mut cold, mut opened, mut four, mut without, mut others] = [(); 5].map(|()| Times::default());
     for round in 0..WARM_UP + ROUNDS {
         let (ready, done) = first_call(&jail, &context).await?;
         let at_once = four_at_once(&jail, &context).await?;
         let (_, local_done) = first_call(&local, &context).await?;
         let other = if has_bwrap { Some(bwrap().await?) } else { None };
         if round >= WARM_UP {
-            opened.push(ready);
-            cold.push(done);
-            four.push(at_once);
-            without.push(local_done);
-            others.extend(other);
+            opened.add(ready);
+            cold.add(done);
+            four.add(at_once);
+            without.add(local_done);
+            other.into_iter().for_each(|other| others.add(other));
         }
     }
-    for times in [&mut cold, &mut opened, &mut four, &mut without, &mut others] {
-        times.sort_unstable();
-    }
     println!("{PROGRAM} as the first call of a new sandbox, {ROUNDS} times each, in turns");
-    println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
+    header();
     let rows = [
         ("jail, ready", &opened),
         ("jail, first call", &cold),
@@ -103,12 +133,9 @@ async fn measure() -> Result<()> {
         ("local, first call", &without),
         ("bwrap", &others),
     ];
-    for (name, times) in rows.into_iter().filter(|(_, times)| !times.is_empty()) {
-        let [p50, p90, p99] = [50, 90, 99].map(|percent| millis(percentile(times, percent)));
-        println!("{name:24} {p50:9.3} {p90:9.3} {p99:9.3}");
-    }
+    rows.iter().for_each(|(name, times)| times.print(name));
     if has_bwrap {
-        result("jail-cold-vs-bwrap", &cold, millis(percentile(&others, 50)), 50);
+        result("jail-cold-vs-bwrap", &cold, others.percentile(50), 50);
     }
     result("jail-cold-four", &four, GOAL, 50);
     result("jail-cold-p99", &cold, GOAL, 99);
@@ -116,10 +143,62 @@ async fn measure() -> Result<()> {
     Ok(())
 }
 
-fn result(case: &str, ours: &[Duration], other: f64, percent: usize) {
-    let ours = millis(percentile(ours, percent));
+fn result(case: &str, ours: &Times, other: f64, percent: usize) {
+    let ours = ours.percentile(percent);
     let ratio = ours / other;
     println!("RESULT goal=first_call case={case} ours={ours:.3} other={other:.3} unit=ms ratio={ratio:.2}");
+}
+
+/// Both sides one after the other, as long as nothing of the last container is left.
+async fn one_container(containers: &Containers) -> Result<()> {
+    let (connector, engine) = (containers.connector(), client(&docker()).await?);
+    let workspace = tempfile::tempdir()?;
+    let context = ExecutionContext::new(workspace.path());
+    let [mut opened, mut cold, mut bare] = [(); 3].map(|()| Times::default());
+    for round in 0..CONTAINER_WARM_UP + CONTAINER_ROUNDS {
+        let (ready, done) = first_call(&connector, &context).await?;
+        let other = bare_start(&engine, containers).await?;
+        if round >= CONTAINER_WARM_UP {
+            opened.add(ready);
+            cold.add(done);
+            bare.add(other);
+        }
+    }
+    println!("{PROGRAM} as the first call of a new container, in turns");
+    header();
+    let rows =
+        [("docker, ready", &opened), ("docker, first call", &cold), ("bare container, started", &bare)];
+    rows.iter().for_each(|(name, times)| times.print(name));
+    let added = cold.percentile(50) - bare.percentile(50);
+    let ratio = added / CONTAINER_GOAL;
+    println!(
+        "RESULT goal=first_call case=docker-cold-added ours={added:.3} other={CONTAINER_GOAL:.3} unit=ms ratio={ratio:.2}"
+    );
+    result("docker-cold-p99", &cold, bare.percentile(99), 99);
+    result("docker-cold", &cold, bare.percentile(50), 50);
+    Ok(())
+}
+
+/// Makes and starts a container without anything that ours have, but the log, which costs time.
+async fn bare_start(engine: &bollard::Docker, containers: &Containers) -> Result<Duration> {
+    let body = ContainerCreateBody {
+        image: Some(containers.image.name().to_owned()),
+        labels: Some([(LABEL.to_owned(), containers.mark.clone())].into()),
+        cmd: Some(["sleep", "1000"].map(str::to_owned).into()),
+        host_config: Some(HostConfig {
+            log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+            network_mode: Some("none".to_owned()),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    };
+    let started = Instant::now();
+    let made = engine.create_container(None::<CreateContainerOptions>, body).await?;
+    engine.start_container(&made.id, None::<StartContainerOptions>).await?;
+    let took = started.elapsed();
+    let options = RemoveContainerOptionsBuilder::new().force(true).build();
+    engine.remove_container(&made.id, Some(options)).await?;
+    Ok(took)
 }
 
 /// From nothing to the sandbox, and to the end of the first call.
@@ -167,14 +246,4 @@ async fn bwrap() -> Result<Duration> {
 
 fn soon() -> conjure_base::Deadline {
     SystemClock.deadline(Duration::from_secs(30))
-}
-
-/// The value below which this many percent of the sorted times lie.
-fn percentile(sorted: &[Duration], percent: usize) -> Duration {
-    let place = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-    sorted.get(place).copied().unwrap_or_default()
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

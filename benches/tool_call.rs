@@ -1,16 +1,44 @@
 //! `cargo bench --bench tool_call`: what a warm tool call costs.
 //!
-//! `/bin/true` through a sandbox (request, guest, shim, program, output, reply), against spawning and awaiting it with
-//! `tokio::process`, without any output: case `local-vs-spawn` for the kind `local`, `jail-vs-spawn` for the jail. Case
-//! `jail-vs-bwrap` is the jail against a fresh sandbox of bubblewrap for each call, which is what tools do that have no
-//! resident guest; it is left out, with a word, where `bwrap` is not installed. All take turns in one run on one task of
-//! a runtime of two threads, so that what the machine does else meets all of them. Excluded: making the sandbox, and
-//! what a model's tool adds (checks, rendering).
+//! A program that does nothing through a sandbox (request, guest, shim, program, output, reply), against spawning and
+//! awaiting it with `tokio::process`, without any output.
+//!
+//! * `local-vs-spawn`, `jail-vs-spawn`: `/bin/true`, in the kind `local` and in the jail.
+//! * `jail-vs-bwrap`: the jail against a fresh sandbox of bubblewrap for each call, which is what tools do that have no
+//!   resident guest; left out, with a word, where `bwrap` is not installed.
+//! * `docker-vs-spawn`: a container; on both sides the same file, a static program that lies in the workspace.
+//! * `docker-image-vs-spawn`: `/bin/true` of the image, with its libraries, against that of the host. What it takes more than the
+//!   case before is the engine's file system, which every program of an image goes through.
+//! * `docker-vs-exec`: `/bin/true` of the image, against `docker exec` of it in the same container by the engine's interface.
+//! * `docker16-vs-exec16`: 16 containers, a caller each, in calls per second: the static program, against `docker exec` of it in the same
+//!   containers. `docker16-image-vs-exec16` is the same with `/bin/true` of the image.
+//!
+//! All take turns in one run on one task of a runtime of two threads, so that what the machine does else meets all of them.
+//! Excluded: making the sandbox, and what a model's tool adds (checks, rendering). The image is made of this machine's own
+//! files; without an engine its cases are left out, with a word.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time, and spawns for comparison")]
 
-use std::error::Error;
+#[path = "support/containers.rs"]
+mod containers;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/engine.rs"]
+mod engine;
+#[path = "support/exec.rs"]
+mod exec;
+#[path = "support/harness.rs"]
+mod harness;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/image.rs"]
+mod image;
+#[path = "support/many_containers.rs"]
+mod many_containers;
+#[path = "support/static_program.rs"]
+mod static_program;
+#[path = "support/times.rs"]
+mod times;
+
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,11 +47,18 @@ use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, Connector, ExecutionContext, Executor, Jail, Local, Sandbox,
 };
-use tokio::task::JoinSet;
+
+use crate::containers::Containers;
+use crate::engine::{client, docker};
+use crate::harness::Result;
+use crate::times::{Times, header, millis};
 
 const WARM_UP: usize = 200;
 const ROUNDS: usize = 3000;
 const PROGRAM: &str = "/bin/true";
+
+/// `docker exec` takes so long that it is measured once in so many rounds.
+const EXEC_EVERY: usize = 20;
 
 /// A sandbox as tools make one with bubblewrap: nothing is shared, the system is read-only.
 const BWRAP: [&str; 21] = [
@@ -50,83 +85,144 @@ const BWRAP: [&str; 21] = [
     "/tmp",
 ];
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
 fn main() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // In a task of the runtime, as a session's turn is, and not on the thread that waits for it.
-    let mut tasks = JoinSet::new();
-    tasks.spawn_on(measure(), runtime.handle());
-    runtime.block_on(async { tasks.join_next().await.ok_or("the task is gone")?? })
+    // Before the runtime, and for longer than it.
+    let containers = Containers::find("docker-vs-spawn, docker-vs-exec, docker16-vs-exec16")?.map(Arc::new);
+    let in_task = containers.clone();
+    harness::run(async move {
+        one_at_a_time(in_task.as_deref()).await?;
+        match in_task {
+            Some(containers) => many_containers::measure(&containers).await,
+            None => Ok(()),
+        }
+    })
 }
 
-/// One way to run the program, and how long it took.
-#[derive(Default)]
-struct Times(Vec<Duration>);
+/// One way to run a program, and how long it took.
+struct Way<'a> {
+    name: &'static str,
+    how: How<'a>,
+    times: Times,
+}
 
-async fn measure() -> Result<()> {
+enum How<'a> {
+    Sandbox(&'a Sandbox, &'a str),
+    Spawn(Vec<&'a str>),
+    Exec(&'a bollard::Docker, &'a str),
+}
+
+impl<'a> Way<'a> {
+    fn new(name: &'static str, how: How<'a>) -> Self {
+        Self { name, how, times: Times::default() }
+    }
+
+    async fn take_turn(&mut self, round: usize) -> Result<()> {
+        let took = match &self.how {
+            How::Sandbox(sandbox, program) => call(sandbox, program).await?,
+            How::Spawn(argv) => spawn(argv).await?,
+            How::Exec(..) if !round.is_multiple_of(EXEC_EVERY) => return Ok(()),
+            How::Exec(engine, container) => exec::exec(engine, container, PROGRAM).await?,
+        };
+        if round >= WARM_UP {
+            self.times.add(took);
+        }
+        Ok(())
+    }
+}
+
+async fn one_at_a_time(containers: Option<&Containers>) -> Result<()> {
     let local = open(&Local::without_isolation([])).await?;
     let jail = open(&Jail::new([])).await?;
-    let bwrap: Option<Vec<&str>> = match spawn(&[&BWRAP[..], &[PROGRAM]].concat()).await {
-        Ok(_) => Some([&BWRAP[..], &[PROGRAM]].concat()),
+    let container = match containers {
+        Some(containers) => Some(InContainer::open(containers).await?),
+        None => None,
+    };
+    let mut ways = vec![
+        Way::new("sandbox (local)", How::Sandbox(&local.sandbox, PROGRAM)),
+        Way::new("sandbox (jail)", How::Sandbox(&jail.sandbox, PROGRAM)),
+        Way::new("tokio::process", How::Spawn(vec![PROGRAM])),
+    ];
+    let bwrap = [&BWRAP[..], &[PROGRAM]].concat();
+    match spawn(&bwrap).await {
+        Ok(_) => ways.push(Way::new("bwrap", How::Spawn(bwrap))),
         Err(error) => {
             println!("SKIPPED jail-vs-bwrap: `bwrap` does not run here ({error}); install bubblewrap");
-            None
-        }
-    };
-    let [mut in_local, mut in_jail, mut spawned, mut in_bwrap] = [(); 4].map(|()| Times::default());
-    for round in 0..WARM_UP + ROUNDS {
-        let keep = round >= WARM_UP;
-        in_local.add(call(&local.sandbox).await?, keep);
-        in_jail.add(call(&jail.sandbox).await?, keep);
-        spawned.add(spawn(&[PROGRAM]).await?, keep);
-        if let Some(bwrap) = &bwrap {
-            in_bwrap.add(spawn(bwrap).await?, keep);
         }
     }
-    local.sandbox.cleanup().await;
-    jail.sandbox.cleanup().await;
-
-    for times in [&mut in_local, &mut in_jail, &mut spawned, &mut in_bwrap] {
-        times.0.sort_unstable();
+    if let Some(container) = &container {
+        let sandbox = &container.opened.sandbox;
+        ways.push(Way::new("docker, static", How::Sandbox(sandbox, static_program::INSIDE)));
+        ways.push(Way::new("tokio::process, static", How::Spawn(vec![&container.program])));
+        ways.push(Way::new("docker, of the image", How::Sandbox(sandbox, PROGRAM)));
+        ways.push(Way::new("docker exec", How::Exec(&container.engine, &container.name)));
+    }
+    for round in 0..WARM_UP + ROUNDS {
+        for way in &mut ways {
+            way.take_turn(round).await?;
+        }
     }
     println!(
-        "{PROGRAM}, {ROUNDS} times each, in turns; the sandboxes were ready after {:.1} ms (local) and {:.1} ms (jail)",
+        "a program that does nothing, in turns; the sandboxes were ready after {:.1} ms (local) and {:.1} ms (jail)",
         millis(local.opened),
         millis(jail.opened)
     );
-    println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
-    let rows = [
-        ("sandbox (local)", &in_local),
-        ("sandbox (jail)", &in_jail),
-        ("tokio::process", &spawned),
-        ("bwrap", &in_bwrap),
-    ];
-    for (name, times) in rows.into_iter().filter(|(_, times)| !times.0.is_empty()) {
-        let [p50, p90, p99] = [50, 90, 99].map(|percent| times.percentile(percent));
-        println!("{name:24} {p50:9.3} {p90:9.3} {p99:9.3}");
+    header();
+    for way in &ways {
+        way.times.print(way.name);
     }
+    let times = |name: &str| ways.iter().find(|way| way.name == name).map(|way| &way.times);
     let cases = [
-        ("jail-vs-bwrap", &in_jail, &in_bwrap),
-        ("jail-vs-spawn", &in_jail, &spawned),
-        ("local-vs-spawn", &in_local, &spawned),
+        ("jail-vs-bwrap", "sandbox (jail)", "bwrap"),
+        ("jail-vs-spawn", "sandbox (jail)", "tokio::process"),
+        ("local-vs-spawn", "sandbox (local)", "tokio::process"),
+        ("docker-image-vs-spawn", "docker, of the image", "tokio::process"),
+        ("docker-vs-spawn", "docker, static", "tokio::process, static"),
+        ("docker-vs-exec", "docker, of the image", "docker exec"),
     ];
-    for (case, ours, other) in cases.into_iter().filter(|(_, _, other)| !other.0.is_empty()) {
+    for (case, ours, other) in cases {
+        let (Some(ours), Some(other)) = (times(ours), times(other)) else { continue };
         for (suffix, percent) in [("-p99", 99), ("", 50)] {
             let (ours, other) = (ours.percentile(percent), other.percentile(percent));
             let ratio = ours / other;
             println!(
-                "RESULT goal=tool_call case={case}{suffix} ours={ours:.3} other={other:.3} unit=ms ratio={ratio:.2}"
+                "RESULT goal=tool_call case={case}{suffix} ours={ours:.3} other={other:.3} unit=ms ratio={ratio:.3}"
             );
         }
     }
+    drop(ways);
+    local.sandbox.cleanup().await;
+    jail.sandbox.cleanup().await;
+    if let Some(container) = container {
+        container.opened.sandbox.cleanup().await;
+    }
     Ok(())
+}
+
+/// A container with a program of the host's in its workspace.
+struct InContainer {
+    opened: Opened,
+    /// Where the host has the program.
+    program: String,
+    /// What the engine calls the container.
+    name: String,
+    engine: bollard::Docker,
+}
+
+impl InContainer {
+    async fn open(containers: &Containers) -> Result<Self> {
+        let opened = open(&containers.connector()).await?;
+        let program = static_program::make(opened.workspace.path())?;
+        let engine = client(&docker()).await?;
+        let name =
+            exec::names(&engine, containers).await?.pop().ok_or("the engine has no container of ours")?;
+        Ok(Self { opened, program, name, engine })
+    }
 }
 
 struct Opened {
     sandbox: Sandbox,
     opened: Duration,
-    _workspace: tempfile::TempDir,
+    workspace: tempfile::TempDir,
 }
 
 async fn open(connector: &dyn Connector) -> Result<Opened> {
@@ -134,16 +230,16 @@ async fn open(connector: &dyn Connector) -> Result<Opened> {
     let started = Instant::now();
     let context = ExecutionContext::new(workspace.path());
     let sandbox = Sandbox::open(connector, &context, Arc::new(SystemClock), soon()).await?;
-    Ok(Opened { sandbox, opened: started.elapsed(), _workspace: workspace })
+    Ok(Opened { sandbox, opened: started.elapsed(), workspace })
 }
 
 fn soon() -> conjure_base::Deadline {
     SystemClock.deadline(Duration::from_secs(30))
 }
 
-async fn call(sandbox: &Sandbox) -> Result<Duration> {
+async fn call(sandbox: &Sandbox, program: &str) -> Result<Duration> {
     let started = Instant::now();
-    let outcome = sandbox.run(Command::new([PROGRAM]), CallOptions::until(soon())).await?;
+    let outcome = sandbox.run(Command::new([program]), CallOptions::until(soon())).await?;
     let took = started.elapsed();
     if outcome.end != CommandEnd::Exited(0) {
         return Err(format!("the call ended otherwise: {:?}", outcome.end).into());
@@ -167,22 +263,4 @@ async fn spawn(argv: &[&str]) -> Result<Duration> {
         return Err(format!("the program ended otherwise: {status}").into());
     }
     Ok(took)
-}
-
-impl Times {
-    fn add(&mut self, took: Duration, keep: bool) {
-        if keep {
-            self.0.push(took);
-        }
-    }
-
-    /// The value in milliseconds below which this many percent of the sorted times lie.
-    fn percentile(&self, percent: usize) -> f64 {
-        let place = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
-        millis(self.0.get(place).copied().unwrap_or_default())
-    }
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

@@ -196,7 +196,7 @@ fn sweep(engine: &EngineAddress) {
 }
 
 /// When a process began, in ticks since the machine did.
-fn start_time(pid: u32) -> Option<String> {
+pub(crate) fn start_time(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in parentheses and may hold anything; the start is the twentieth field after it.
     stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
