@@ -54,7 +54,7 @@ pub(crate) enum Fatal {
         "the host speaks version {0} of the protocol, this guest {PROTOCOL_VERSION}; they must be built together"
     )]
     Version(u32),
-    #[error("it takes no argument, `jail` or `own`")]
+    #[error("it takes no argument, `jail`, `own`, or `connect` and a path")]
     Arguments,
     #[error("cannot listen on port {port} of 127.0.0.1, where commands are to find the proxy: {errno}")]
     Proxy { port: u16, errno: Errno },
@@ -62,7 +62,7 @@ pub(crate) enum Fatal {
     System { doing: &'static str, errno: Errno },
 }
 
-fn system(doing: &'static str) -> impl Fn(Errno) -> Fatal {
+pub(crate) fn system(doing: &'static str) -> impl Fn(Errno) -> Fatal {
     move |errno| Fatal::System { doing, errno }
 }
 

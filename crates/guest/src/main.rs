@@ -15,6 +15,7 @@ mod fortress;
 mod guest;
 mod jail;
 mod job;
+mod meeting;
 mod outbox;
 mod quota;
 mod sys;
@@ -23,12 +24,18 @@ mod tunnel;
 
 use std::process::ExitCode;
 
+use conjure_guest::protocol::CONNECT;
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let code = match arguments.as_slice() {
         [] => guest::exit_code(guest::run()),
         [kind] if kind == "jail" => match jail::run() {
             Ok(code) => code,
+            Err(error) => guest::exit_code(Err(error)),
+        },
+        [kind, path] if kind == CONNECT => match meeting::meet(path) {
+            Ok(()) => guest::exit_code(guest::run()),
             Err(error) => guest::exit_code(Err(error)),
         },
         [kind] if kind == "own" => guest::exit_code(jail::take_back()),

@@ -26,6 +26,7 @@
 
 mod frame;
 mod jail;
+mod meeting;
 mod message;
 mod parcel;
 mod quota;
@@ -41,6 +42,7 @@ pub use jail::{
     BecomeUser, Bind, Confinement, Content, Identity, JailSpec, Links, Missing, OutputFolder, Owner, Place,
     PlaceKind, SetupFailure, SetupStep, TakeBack, WhichFiles,
 };
+pub use meeting::{CONNECT, NOT_MET};
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
     FolderNumbers, GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply,

@@ -15,6 +15,8 @@ mod jail;
 #[cfg(test)]
 mod life;
 #[cfg(test)]
+mod meeting;
+#[cfg(test)]
 mod protocol;
 #[cfg(test)]
 mod quota;

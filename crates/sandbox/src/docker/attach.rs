@@ -13,25 +13,35 @@ use bollard::errors::Error;
 use bytes::{Buf as _, Bytes};
 use futures_util::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio_util::sync::CancellationToken;
 
 /// How much of what the guest complained about is kept: the end of it.
 const COMPLAINT: usize = 1024;
 
 /// What the guest complained about last, for the reason of its end. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Complaints(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Complaints {
+    said: Arc<Mutex<Vec<u8>>>,
+    /// Cancelled when nobody hears any more of them.
+    heard: CancellationToken,
+}
 
 impl Complaints {
     fn add(&self, bytes: &[u8]) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend_from_slice(bytes.get(bytes.len().saturating_sub(COMPLAINT)..).unwrap_or_default());
         let surplus = said.len().saturating_sub(COMPLAINT);
         said.drain(..surplus);
     }
 
+    /// Waits until no more of them will come.
+    pub(super) async fn heard(&self) {
+        self.heard.cancelled().await;
+    }
+
     /// All of them, as text.
     pub(super) fn text(&self) -> String {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&said).trim().to_owned()
     }
 }
@@ -49,6 +59,12 @@ pub(super) struct AttachReader {
 impl AttachReader {
     pub(super) fn new(output: Output, complaints: Complaints) -> Self {
         Self { output, rest: Bytes::new(), complaints }
+    }
+}
+
+impl Drop for AttachReader {
+    fn drop(&mut self) {
+        self.complaints.heard.cancel();
     }
 }
 
@@ -112,6 +128,8 @@ mod tests {
         assert_eq!((&two, rest.as_str()), (b"on", "etwo"));
         assert!(complaints.text().ends_with("the end"));
         assert_eq!(complaints.text().len(), COMPLAINT - 1);
+        drop(reader);
+        complaints.heard().await;
     }
 
     #[tokio::test]

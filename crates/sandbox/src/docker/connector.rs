@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bollard::container::AttachContainerResults;
@@ -15,9 +14,9 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_egress::{Egress, Policy};
 use futures_util::future::BoxFuture;
 use rustix::process::{Resource, getrlimit};
-use tokio::io::AsyncWrite;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, oneshot};
 
+use super::address::EngineAddress;
 use super::attach::{AttachReader, Complaints};
 use super::engine::Engine;
 use super::facts::{DockerEnvironment, EngineFacts, EngineKind, Swap};
@@ -25,6 +24,7 @@ use super::failure::{no_engine, no_image};
 use super::guard::{ContainerGuard, Remains};
 use super::held::{Held, Keeper};
 use super::image_facts::ImageFacts;
+use super::meeting::{Meeting, Streams};
 use super::options::DockerOptions;
 use super::premises::Premises;
 use super::prepare::{Elsewhere, Ingredients, Prepared};
@@ -243,7 +243,11 @@ impl Connector for Docker {
                 (Filling { stock: stock_body(&image.id, labels.clone()), archive }, transfer)
             });
             let (filling, transfer) = elsewhere.unzip();
-            let body = spec.body(labels);
+            let mut body = spec.body(labels);
+            let meeting = place.as_ref().and_then(|place| arrange(keeper.engine.address(), &place.output()));
+            if meeting.is_some() {
+                body.cmd = Some(Meeting::arguments());
+            }
             let isolation =
                 Isolation { disk, ..facts.isolation(people.identity, Swap::of(keeper.engine.address())) };
             // Nobody begins who would have to wait for the others.
@@ -257,15 +261,15 @@ impl Connector for Docker {
                 stock: filling.is_some().then(|| keeper.hold()),
                 _premises: Arc::clone(&self.premises) as _,
             };
-            let recipe = Recipe { body, filling, isolation, transfer };
+            let recipe = Recipe { body, filling, isolation, transfer, meeting };
             let started = start(remains, recipe, permit).await.map_err(|error| match error.kind() {
                 // By the name that it was asked for; it was made of what that was a moment ago.
                 SandboxErrorKind::ImageNotFound => no_image(&inner.options.image),
                 _ => error,
             })?;
             Ok(Connection {
-                reader: Box::new(started.reader),
-                writer: Box::new(started.writer),
+                reader: started.streams.reader,
+                writer: started.streams.writer,
                 hello,
                 layout,
                 proxy,
@@ -287,13 +291,15 @@ impl Inner {
     }
 }
 
-/// What a container hears.
-type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+/// A socket at which the guest is met. Where there can be none, the engine's streams do.
+fn arrange(engine: &EngineAddress, output: &Path) -> Option<Meeting> {
+    let arranged = engine.is_local().then(|| Meeting::arrange(output))?;
+    arranged.inspect_err(|error| tracing::debug!(%error, "no socket can be had for a container")).ok()
+}
 
 /// A container that was started, and its streams.
 struct Started {
-    reader: AttachReader,
-    writer: Writer,
+    streams: Streams,
     guard: ContainerGuard,
 }
 
@@ -304,6 +310,8 @@ struct Recipe {
     filling: Option<Filling>,
     isolation: Isolation,
     transfer: Option<Transfer>,
+    /// Where its guest is met, when it can be met at a socket.
+    meeting: Option<Meeting>,
 }
 
 /// The container that has its volume, and what goes there.
@@ -326,11 +334,9 @@ async fn start(
         let made = make(&mut remains, recipe, || sender.is_closed()).await;
         drop(permit);
         let result = match made {
-            Ok((reader, writer, complaints, isolation)) => Ok(Started {
-                reader,
-                writer,
-                guard: ContainerGuard::new(remains, complaints, isolation, transfer),
-            }),
+            Ok((streams, complaints, isolation)) => {
+                Ok(Started { streams, guard: ContainerGuard::new(remains, complaints, isolation, transfer) })
+            }
             Err(error) => {
                 // Nothing is left of it when the error is told.
                 remains.clear().await;
@@ -343,13 +349,11 @@ async fn start(
     receiver.await.unwrap_or_else(|error| Err(unavailable("the container's start was dropped", error)))
 }
 
-type Streams = (AttachReader, Writer, Complaints, Isolation);
-
 async fn make(
     remains: &mut Remains,
     recipe: Recipe,
     is_unwanted: impl Fn() -> bool,
-) -> Result<Streams, SandboxError> {
+) -> Result<(Streams, Complaints, Isolation), SandboxError> {
     let wanted = || {
         let unwanted = || SandboxError::new(SandboxErrorKind::Cancelled, "nobody waits for the container");
         if is_unwanted() { Err(unwanted()) } else { Ok(()) }
@@ -357,7 +361,7 @@ async fn make(
     let keeper = Arc::clone(remains.held.keeper());
     remains.handed_over.hand_over().await?;
     wanted()?;
-    let Recipe { mut body, filling, isolation, .. } = recipe;
+    let Recipe { mut body, filling, isolation, meeting, .. } = recipe;
     if let (Some(filling), Some(stock)) = (filling, &mut remains.stock) {
         let engine = keeper.engine.facts().kind;
         locate(&mut body, engine, &fill(stock, filling, &keeper.engine).await?);
@@ -379,8 +383,20 @@ async fn make(
     let (warnings, streams) = begun?;
     let isolation = honest(isolation, &warnings);
     let complaints = Complaints::default();
-    let reader = AttachReader::new(streams.output, complaints.clone());
-    Ok((reader, streams.input, complaints, isolation))
+    let output = AttachReader::new(streams.output, complaints.clone());
+    let input = Box::new(streams.input);
+    let mut streams = match meeting {
+        Some(meeting) => keeper.engine.meet(meeting, output, input).await?,
+        None => Streams { reader: Box::new(output), writer: input, complaints: None },
+    };
+    if let Some(mut output) = streams.complaints.take() {
+        // Until the container's end, or its removal.
+        keeper.run(async move {
+            let said = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
+            tracing::trace!(?said, "a guest complains no more");
+        });
+    }
+    Ok((streams, complaints, isolation))
 }
 
 /// Makes the container and starts it. What the engine has to say, and the streams.

@@ -17,13 +17,17 @@ use bollard::query_parameters::{
 };
 use bollard::{API_DEFAULT_VERSION, Docker as Client};
 use futures_util::StreamExt as _;
+use tokio::io::AsyncWrite;
 
 use super::address::EngineAddress;
+use super::attach::AttachReader;
 use super::facts::{EngineFacts, EngineKind};
 use super::failure::{
     Effect, effect, explained, is_absent, is_conflict, is_outrun, no_engine, no_image, silent,
 };
+use super::meeting::{Meeting, Streams};
 use crate::error::{SandboxError, SandboxErrorKind};
+use crate::guest_process::unavailable;
 
 /// A question that costs an engine next to nothing.
 const SOON: Duration = Duration::from_secs(10);
@@ -153,6 +157,18 @@ impl Engine {
     pub(super) async fn start(&self, name: &str) -> Result<(), SandboxError> {
         let asked = self.client.start_container(name, None::<StartContainerOptions>);
         answer(&self.address, "start a container", WORK, asked).await
+    }
+
+    /// The stream to the guest of a container that was started.
+    pub(super) async fn meet(
+        &self,
+        meeting: Meeting,
+        output: AttachReader,
+        input: Box<dyn AsyncWrite + Send + Unpin>,
+    ) -> Result<Streams, SandboxError> {
+        let doing = "have its container greet";
+        let met = within(&self.address, doing, WORK, meeting.meet(output, input)).await?;
+        met.map_err(|error| unavailable("the guest in the container cannot be reached", error))
     }
 
     /// A container as it is now; `None` when it is not there.

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_guest::protocol::{InForce, Welcome};
 use futures_util::future::BoxFuture;
@@ -18,6 +19,9 @@ use crate::jail::{HandedOver, Lent};
 use crate::places::Shelves;
 use crate::provision::Provider;
 use crate::transfer::Transfer;
+
+/// How long the last complaints of a guest that has ended are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct ContainerGuard {
@@ -140,6 +144,8 @@ impl SandboxGuard for ContainerGuard {
                 Ok(()) => self.describe(&name).await,
                 Err(error) => error.to_string(),
             };
+            // They may come another way than the news of its end.
+            let _ = tokio::time::timeout(LAST_WORDS, self.complaints.heard()).await;
             let how = match self.complaints.text().as_str() {
                 "" => how,
                 complaint => format!("{how}: {complaint}"),

@@ -14,6 +14,7 @@ mod image_facts;
 mod image_volumes;
 mod labels;
 mod meant;
+mod meeting;
 mod options;
 mod people;
 mod premises;

@@ -107,6 +107,23 @@ impl Load {
         load
     }
 
+    /// What is being made is made, or is told of.
+    pub(crate) async fn openings_end(&mut self) {
+        while let Some(ended) = ends("an opening", self.openings.join_next()).await {
+            match ended.unwrap() {
+                Ok(container) => self.containers.push(container),
+                Err(error) => assert_told(&error),
+            }
+        }
+    }
+
+    /// Commands run in all that were made.
+    pub(crate) async fn goes_on(&self) {
+        for it in &self.containers {
+            assert_eq!(sh(&it.sandbox, "cat kept").await, "kept\n");
+        }
+    }
+
     /// All calls end, each with an error that says what it is; what is being made is made, or is told of. The workspaces,
     /// whose sandboxes are over, are yielded.
     pub(crate) async fn end_as_lost(mut self) -> Vec<TempDir> {
@@ -114,12 +131,7 @@ impl Load {
             let error = ended.unwrap().unwrap_err();
             assert_told(&error);
         }
-        while let Some(ended) = ends("an opening", self.openings.join_next()).await {
-            match ended.unwrap() {
-                Ok(container) => self.containers.push(container),
-                Err(error) => assert_told(&error),
-            }
-        }
+        self.openings_end().await;
         let mut workspaces = Vec::new();
         for Container { sandbox, workspace } in self.containers {
             ends("a cleanup", sandbox.cleanup()).await;
