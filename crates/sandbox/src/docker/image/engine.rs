@@ -117,19 +117,23 @@ impl Engine {
             .build();
         let body = bollard::body_full(context.into());
         let mut answers = std::pin::pin!(self.client.build_image(options, None, Some(body)));
-        let mut last = String::new();
-        while let Some(info) =
-            answers.try_next().await.map_err(|error| not_built(&self.address, &error, &last))?
-        {
-            for line in info.stream.unwrap_or_default().lines() {
-                let line = without_colours(line);
-                if is_of_the_step(&line) {
-                    line.trim().clone_into(&mut last);
-                }
-                tell(line);
+        let (mut lines, mut last) = (Lines::default(), String::new());
+        let mut told = |line: &str| {
+            let line = without_colours(line);
+            if is_of_the_step(&line) {
+                line.trim().clone_into(&mut last);
             }
-        }
-        Ok(())
+            tell(line);
+        };
+        let ended = loop {
+            match answers.try_next().await {
+                Ok(Some(info)) => lines.add(&info.stream.unwrap_or_default(), &mut told),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        lines.end(&mut told);
+        ended.map_err(|error| not_built(&self.address, &error, &last))
     }
 
     /// Removes an image that has no name any more, unless somebody uses it. Engines remove one also by its last name, and that
@@ -282,6 +286,33 @@ fn is_of_the_step(line: &str) -> bool {
     !line.trim().is_empty() && !of_the_engine.iter().any(|start| line.trim_start().starts_with(start))
 }
 
+/// Puts the lines together that the engine tells in pieces: as a step's program writes them.
+#[derive(Debug, Default)]
+struct Lines {
+    begun: String,
+}
+
+impl Lines {
+    /// A line that is longer is told in parts.
+    const LONGEST: usize = 64 << 10;
+
+    fn add(&mut self, piece: &str, mut tell: impl FnMut(&str)) {
+        for part in piece.split_inclusive('\n') {
+            self.begun.push_str(part);
+            if part.ends_with('\n') || self.begun.len() > Self::LONGEST {
+                self.end(&mut tell);
+            }
+        }
+    }
+
+    fn end(&mut self, mut tell: impl FnMut(&str)) {
+        let line = std::mem::take(&mut self.begun);
+        if !line.is_empty() {
+            tell(line.trim_end_matches(['\n', '\r']));
+        }
+    }
+}
+
 /// The engine paints what a step says to standard error.
 fn without_colours(line: &str) -> String {
     let mut parts = line.split("\u{1b}[");
@@ -366,6 +397,25 @@ mod tests {
         assert_eq!(told, "a step of the Dockerfile failed with exit code 127: /bin/sh: apt-get: not found");
         assert!(is_of_the_step("E: no") && !is_of_the_step(" ---> 81f2") && !is_of_the_step(""));
         assert_eq!(without_colours("\u{1b}[91mmkdir: no\u{1b}[0m."), "mkdir: no.");
+    }
+
+    #[test]
+    fn a_line_that_comes_in_pieces_is_one() {
+        let mut lines = Lines::default();
+        let mut told = Vec::new();
+        for piece in [
+            "Step 1/2 : RUN x\n",
+            "\u{1b}[91m/bin/sh: 1: \u{1b}[0m",
+            "\u{1b}[91mx: not found\n\u{1b}[0m",
+            "end",
+        ] {
+            lines.add(piece, |line| told.push(without_colours(line)));
+        }
+        lines.end(|line| told.push(without_colours(line)));
+        assert_eq!(told, ["Step 1/2 : RUN x", "/bin/sh: 1: x: not found", "end"]);
+        let long = "x".repeat(Lines::LONGEST + 1);
+        lines.add(&long, |line| assert_eq!(line, long));
+        lines.end(|line| panic!("{line}"));
     }
 
     #[test]
