@@ -15,5 +15,4 @@ mod requests;
 mod retries;
 mod server;
 mod support;
-mod telemetry;
 mod tls;
