@@ -1,4 +1,4 @@
-//! An executor of one's own (specification 17.4): tools run wherever the host wants. This one keeps files in memory and
+//! An executor of one's own (specification 17.4), in sessions: tools run wherever the host wants. This one keeps files in memory and
 //! knows one command; a real one would speak to a virtual machine or a cluster.
 //!
 //! ```text
@@ -12,16 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure::{
-    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, Executor, Layout, LimitsReached,
-    LineRange, SandboxError, SandboxErrorKind, Skill, ToolCall, Toolbox, View, Workbench, Written, execute,
+    BlockKind, CallOptions, Clock as _, Command, CommandEnd, CommandOutcome, CommandOutput, Config, Deadline,
+    ExecutionContext, Executor, ExecutorSource, Layout, LimitsReached, LineRange, ModelError, ModelErrorKind,
+    Request, Response, Runtime, RuntimeOptions, SandboxError, SandboxErrorKind, SessionEventKind, SessionKey,
+    SessionSpec, SystemClock, TenantId, TurnEvent, Update, View, Written, model_fn, parse_response,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct InMemory {
     layout: Layout,
-    files: Mutex<BTreeMap<String, String>>,
+    files: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl InMemory {
@@ -120,14 +122,30 @@ impl Executor for InMemory {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Where the executors of a session come from: each session has files of its own, and keeps them until it is
+/// put away: its next start makes a new source.
+#[derive(Debug)]
+struct Memory(InMemory);
+
+impl ExecutorSource for Memory {
+    fn layout(&self) -> &Layout {
+        self.0.layout()
+    }
+
+    fn open(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        Box::pin(async { Ok(Box::new(self.0.clone()) as Box<dyn Executor>) })
+    }
+}
+
+/// Makes the sources, one for each session.
+fn in_memory(_: &SessionKey, _: ExecutionContext) -> Result<Arc<dyn ExecutorSource>, SandboxError> {
     let layout = Layout { workspace: PathBuf::from("/memory"), read_only: Vec::new() };
-    let executor = Arc::new(InMemory { layout, files: Mutex::default() });
-    let no_skills = Vec::<Skill>::new();
-    let workbench =
-        Workbench::with_executor(no_skills, &Config::default(), executor, Toolbox::builder()).await?;
-    for (name, input) in [
+    Ok(Arc::new(Memory(InMemory { layout, files: Arc::default() })))
+}
+
+/// The model uses one tool after another, and then is done.
+fn answer(request: &Request) -> Result<Response, ModelError> {
+    let calls = [
         (
             "create_file",
             json!({"path": "note.txt", "file_text": "Hello, wrold.\n", "description": "Note it"}),
@@ -138,10 +156,40 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ),
         ("view", json!({"path": "note.txt"})),
         ("bash_tool", json!({"command": "ls", "description": "List the files"})),
-    ] {
-        let result = execute(&ToolCall::new("toolu_1", name, &input), &workbench).await;
-        writeln!(std::io::stdout(), "{name}: {}", result.text().trim_end())?;
+    ];
+    let body = match calls.get(request.call as usize - 1) {
+        Some((name, input)) => {
+            let id = format!("toolu_{}", request.call);
+            json!({"stop_reason": "tool_use", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]})
+        }
+        None => json!({"stop_reason": "end_turn", "content": [{"type": "text", "text": "Done."}]}),
+    };
+    parse_response(&body.to_string())
+        .map_err(|error| ModelError::new(ModelErrorKind::Protocol, error.to_string()))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let options = RuntimeOptions::from(Config::default())
+        .model("scripted", model_fn(|request| async move { answer(&request) }))
+        .executor("memory", in_memory);
+    let runtime = Runtime::spawn(options).await?;
+    let spec = SessionSpec::new(TenantId::new("acme")?).without_skills().sandbox("memory");
+    let session = runtime.open(spec).await?;
+    let mut turn = session.send("Write a note.").await?;
+    while let Some(event) = turn.next().await {
+        if let TurnEvent::Update(Update::Recorded(event)) = event? {
+            match event.kind {
+                SessionEventKind::AgentToolUse { name, .. } => write!(std::io::stdout(), "{name}: ")?,
+                SessionEventKind::AgentToolResult { result, .. } => {
+                    if let BlockKind::ToolResult { text, .. } = result.kind() {
+                        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+                    }
+                }
+                _ => {}
+            }
+        }
     }
-    workbench.close().await;
+    runtime.shutdown(SystemClock.deadline(Duration::from_secs(10))).await?;
     Ok(())
 }

@@ -29,6 +29,14 @@ pub struct ContextOptions {
     pub data: Option<DataFolder>,
 }
 
+impl ContextOptions {
+    /// Keeps the secrets, and the values of sensitive variables, out of what leaves.
+    #[must_use]
+    pub fn redactor(&self) -> Redactor {
+        redactor(self)
+    }
+}
+
 /// Names only: a value may be a secret.
 impl std::fmt::Debug for ContextOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -167,7 +175,8 @@ fn shared<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
     Ok(folders)
 }
 
-fn redactor(options: &ContextOptions) -> Redactor {
+/// Keeps the secrets of these options, and the values of their sensitive variables, out of what leaves.
+pub(crate) fn redactor(options: &ContextOptions) -> Redactor {
     let sensitive = options.environment.iter().filter(|(name, _)| looks_sensitive(name));
     Redactor::new(sensitive.chain(&options.secrets).flat_map(|(name, value)| {
         // Also in the form that it has inside JSON.

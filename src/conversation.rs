@@ -119,20 +119,28 @@ pub async fn run_loop(
 /// The text of the last answer, when the conversation ended with one.
 ///
 /// # Errors
-/// When it ended otherwise: `MaxIterationsReached`, `ApiError`, `ExecutionTimeout`; `ExecutionFailed` for what the
-/// specification has no kind for, such as a refusal or another limit.
+/// When it ended otherwise, as [`stop_error`] says.
 pub fn final_text(outcome: &LoopOutcome) -> Result<String, Error> {
-    let stop = match &outcome.stop {
-        TurnOutcome::Finished(TurnStop::Answered(_)) => return Ok(outcome.text()),
-        TurnOutcome::Finished(stop) => stop,
-        TurnOutcome::RequiresAction(_) => return Err(failed("a tool call waits for a person's approval")),
-    };
-    Err(match stop {
-        TurnStop::ModelFailed(error) => Error::Api(error.clone()),
-        TurnStop::Limit(Limit::ModelCalls) => {
+    match &outcome.stop {
+        TurnOutcome::RequiresAction(_) => Err(failed("a tool call waits for a person's approval")),
+        TurnOutcome::Finished(stop) => {
             let turn = outcome.conversation.state().last_turn();
-            Error::MaxIterationsReached { iterations: turn.map_or(0, |turn| turn.model_calls) }
+            stop_error(stop, turn.map_or(0, |turn| turn.model_calls)).map_or_else(|| Ok(outcome.text()), Err)
         }
+    }
+}
+
+/// What a turn's end is, in the specification's errors (12.1): none, where the model answered. `model_calls`: how often the
+/// model was called in it.
+///
+/// `MaxIterationsReached`, `ApiError`, `ExecutionTimeout`; `ExecutionFailed` for what the specification has no kind for, such
+/// as a refusal or another limit.
+#[must_use]
+pub fn stop_error(stop: &TurnStop, model_calls: u32) -> Option<Error> {
+    Some(match stop {
+        TurnStop::Answered(_) => return None,
+        TurnStop::ModelFailed(error) => Error::Api(error.clone()),
+        TurnStop::Limit(Limit::ModelCalls) => Error::MaxIterationsReached { iterations: model_calls },
         TurnStop::Deadline | TurnStop::Limit(Limit::WallClock) => {
             Error::ExecutionTimeout { reason: format!("the conversation took too long: {stop}") }
         }

@@ -6,6 +6,7 @@
 //! - [`load`], [`load_all`], [`load_skill_file`], [`load_body`], [`read_resource`]: skills.
 //! - [`system_prompt`], [`tool_definitions`], [`build_system_prompt`], [`build_tools_param`]: what the model is told.
 //! - [`Workbench`]: where tools run; [`execute`], [`execute_tool_calls`], [`process_response`]: running them.
+//! - [`Runtime`]: sessions of many tenants, supervised and durable; see its example.
 //! - [`run_loop`]: a whole conversation, over any [`Model`]; see its example.
 //! - `anthropic` (a feature, on by default): the client of the Messages API, a [`Model`].
 //! - [`Config`]: settings from a file, the environment and code.
@@ -18,7 +19,9 @@ mod config;
 mod context;
 mod conversation;
 mod error;
+mod near;
 mod prompting;
+mod runtime;
 mod sandbox;
 mod skills;
 mod workbench;
@@ -31,10 +34,14 @@ pub use config::{
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
-    Processed, execute, execute_tool_calls, final_text, loop_options, process_response, run_loop,
+    Processed, execute, execute_tool_calls, final_text, loop_options, process_response, run_loop, stop_error,
 };
 pub use error::{Error, ErrorKind};
 pub use prompting::{build_system_prompt, system_prompt, tool_definitions};
+pub use runtime::{
+    Contents, ExecutorFactory, Given, Runtime, RuntimeError, RuntimeOptions, SessionContents, SessionList,
+    SessionSpec, SessionSummary, UnknownSkill,
+};
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};
 pub use workbench::Workbench;
@@ -74,6 +81,22 @@ pub use conjure_conversation::{
     ToolRunner, TurnOptions, TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses,
     format_tool_results, format_tool_results_message, model_fn, parse_response, run_turn, session_events,
 };
+
+// Sessions that survive.
+pub use conjure_actors::executors::{ConnectorSource, ExecutorOptions, ExecutorSource};
+pub use conjure_actors::registry::{
+    CatalogKey, CatalogName, CatalogNameError, CatalogSpec, Registry, RegistryError, RegistryOptions,
+};
+pub use conjure_actors::runtime::{Health, Turns};
+pub use conjure_actors::session::{
+    Accepted, Input as UserInput, Resume, Session, SessionError, SessionOptions, SessionSnapshot,
+    SessionStatus, Subscription, Turn, TurnEvent, Update,
+};
+pub use conjure_actors::supervision::{ShutdownError, Tree as LiveTree};
+pub use conjure_conversation::{Approval, Decision, PinnedSkill, Profile, QueueId, Withheld};
+#[cfg(feature = "sqlite")]
+pub use conjure_journal::SqliteOptions;
+pub use conjure_journal::{JournalError, JournalErrorKind, ListCursor, Owner, SessionKey};
 
 // Tools of the host, and who allows calls.
 pub use conjure_toolbox::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
-use conjure_sandbox::{Connector, Executor, Jail, Local, NetworkPolicy, Sandbox};
+use conjure_sandbox::{Connector, DataFolder, Executor, Jail, Local, NetworkPolicy, Sandbox};
 
 #[cfg(feature = "docker")]
 use crate::config::ConfigError;
@@ -23,33 +23,42 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// When the kind cannot enforce what the configuration demands of it, for isolation is never silently weakened; when the
 /// machine does not permit it; when the sandbox cannot be made.
 pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<Arc<dyn Executor>, Error> {
+    let connector = connector(config, config.executor(), context.data())?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let deadline = clock.deadline(PATIENCE);
+    let sandbox = Sandbox::open(&*connector, context.execution(), clock, deadline).await?;
+    sandbox.init().await?;
+    Ok(Arc::new(sandbox))
+}
+
+/// What makes the sandboxes of this kind, as the configuration says, with their folders in this data folder.
+pub(crate) fn connector(
+    config: &Config,
+    kind: ExecutorKind,
+    data: &DataFolder,
+) -> Result<Arc<dyn Connector>, Error> {
     // What it cannot keep is refused, where it was asked for: "nothing" is also the default, and what the caller gives
     // up by the name `local`; a list of hosts is somebody's wish.
-    if config.executor() == ExecutorKind::Local && matches!(config.network(), NetworkPolicy::Limited(_)) {
+    if kind == ExecutorKind::Local && matches!(config.network(), NetworkPolicy::Limited(_)) {
         let message = "the sandbox `local` cannot limit the network to some hosts: it isolates nothing";
         return Err(Error::Container { message: message.to_owned(), source: None });
     }
     let host = config.handed_on().clone();
-    let connector: Box<dyn Connector> = match config.executor() {
-        ExecutorKind::Jail => Box::new(Jail::new(host).with_data(context.data().clone())),
+    Ok(match kind {
+        ExecutorKind::Jail => Arc::new(Jail::new(host).with_data(data.clone())),
         #[cfg(feature = "docker")]
         ExecutorKind::Docker => {
             let wrong = |error: ConfigError| Error::Container { message: error.to_string(), source: None };
             let options = config.docker().map_err(wrong)?;
             let engine = config.container_engine().map_err(wrong)?;
             let docker = conjure_sandbox::Docker::new(options, host).with_engine(engine);
-            Box::new(docker.with_data(context.data().clone()))
+            Arc::new(docker.with_data(data.clone()))
         }
         #[cfg(not(feature = "docker"))]
         ExecutorKind::Docker => {
             let message = "this build has no containers: it was made without the feature `docker`";
             return Err(Error::Container { message: message.to_owned(), source: None });
         }
-        ExecutorKind::Local => Box::new(Local::without_isolation(host)),
-    };
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let deadline = clock.deadline(PATIENCE);
-    let sandbox = Sandbox::open(&*connector, context.execution(), clock, deadline).await?;
-    sandbox.init().await?;
-    Ok(Arc::new(sandbox))
+        ExecutorKind::Local => Arc::new(Local::without_isolation(host)),
+    })
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use conjure_base::{Deadline, Redactor};
 use conjure_conversation::{CallContext, ToolCall, ToolDefinition, ToolResult, execute_tool_calls};
 use conjure_prompt::{Locations, PromptOptions, SkillComposer};
-use conjure_sandbox::Executor;
+use conjure_sandbox::{Executor, Layout};
 use conjure_skill::Skill;
 use conjure_toolbox::{Toolbox, ToolboxBuilder};
 use tokio_util::sync::CancellationToken;
@@ -133,10 +133,7 @@ impl Workbench {
     /// How the prompt names places: as the sandbox has them.
     #[must_use]
     pub fn prompt_options(&self) -> PromptOptions {
-        let layout = self.executor.layout().clone();
-        let workspace = Some(layout.workspace.clone());
-        let locations = Locations::mapped(move |path: &Path| layout.sandbox_path(path));
-        PromptOptions { locations, workspace, ..PromptOptions::default() }
+        prompt_options(self.executor.layout().clone())
     }
 
     /// What the model is told beside the messages: this base prompt, the workspace, the skills, the tools.
@@ -174,6 +171,13 @@ impl Workbench {
         self.cleanup().await;
         self.into_context()
     }
+}
+
+/// How a prompt names places where they lie so.
+pub(crate) fn prompt_options(layout: Layout) -> PromptOptions {
+    let workspace = Some(layout.workspace.clone());
+    let locations = Locations::mapped(move |path: &Path| layout.sandbox_path(path));
+    PromptOptions { locations, workspace, ..PromptOptions::default() }
 }
 
 impl std::fmt::Debug for Workbench {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use conjure::{NetworkPolicy, VARIABLES, parse_network};
 
+use crate::cli::session_args::{Place, SessionsArgs};
+
 const EXAMPLES: &str = "\
 Examples:
   conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
@@ -16,6 +18,7 @@ Examples:
       --file fixtures/data/sales.csv \"Which region grew fastest?\"
   conjure skills list
   conjure skills validate my-skill
+  conjure sessions list
   conjure doctor
 
 Exit codes: 0 done, 1 model or internal error, 2 usage or configuration, 3 a limit was reached,
@@ -30,7 +33,8 @@ Examples:
   git diff | conjure run --script review.yaml --json \"Review this\" > events.jsonl
 
 The final answer is all that goes to standard output; with --json it is the session's events, one a
-line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.";
+line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.
+The session is kept, unless with --ephemeral: `conjure sessions resume ID` goes on with it.";
 
 #[cfg(feature = "docker")]
 const IMAGE_EXAMPLES: &str = "\
@@ -71,6 +75,8 @@ pub(crate) enum Subcommand {
     Run(Box<RunArgs>),
     /// List, check and show skills.
     Skills(SkillsArgs),
+    /// List, show and go on with sessions: the runs so far.
+    Sessions(SessionsArgs),
     /// The image that containers are made of.
     #[cfg(feature = "docker")]
     Image(ImageArgs),
@@ -111,7 +117,7 @@ pub(crate) struct RunArgs {
     /// How many processors they may keep busy, such as `2` or `0.5`.
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<f64>,
-    /// Where tools work and leave their files, instead of a new temporary folder.
+    /// Where tools work and leave their files, instead of a folder that stays with the session.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// A variable that tools see; `NAME` alone passes on the one of this process. May be repeated.
@@ -132,6 +138,11 @@ pub(crate) struct RunArgs {
     /// Write a script of this run, which `--script` can play again.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+    /// Keep nothing of the session; it cannot be resumed.
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 #[derive(Debug, clap::Args)]
@@ -298,7 +309,7 @@ impl std::fmt::Debug for Variable {
     }
 }
 
-fn variable(text: &str) -> Result<Variable, String> {
+pub(crate) fn variable(text: &str) -> Result<Variable, String> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (text, None),
@@ -315,7 +326,7 @@ fn network(text: &str) -> Result<NetworkPolicy, String> {
     parse_network(text.split(',').map(str::trim).filter(|word| !word.is_empty()))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     const YEAR: f64 = 365.0 * 24.0 * 3600.0;
     text.parse::<f64>()
         .ok()

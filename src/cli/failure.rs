@@ -1,6 +1,8 @@
 //! Why the command could not do what was asked, in words for the user.
 
-use conjure::{ApiErrorKind, ConfigError, Error, ErrorKind, ModelError, ModelErrorKind};
+use conjure::{
+    ApiErrorKind, ConfigError, Error, ErrorKind, ModelError, ModelErrorKind, RuntimeError, SessionError,
+};
 
 use crate::cli::exit::Exit;
 
@@ -58,6 +60,45 @@ impl From<Error> for Failure {
             _ => Exit::Failed,
         };
         Self { exit, message: error.to_string(), hint: error.hint() }
+    }
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        let hint = error.hint();
+        let (message, exit, hint) = match error {
+            RuntimeError::Session(error) => return error.into(),
+            RuntimeError::Sandbox(error) => return crate::cli::run::no_sandbox(error),
+            RuntimeError::NotFound { .. } => {
+                (error.to_string(), Exit::Usage, Some("`conjure sessions list` lists them".to_owned()))
+            }
+            RuntimeError::Missing { .. } => {
+                let hint =
+                    "`--env NAME` passes on the variable of this process, `--env NAME=VALUE` gives another";
+                (error.to_string(), Exit::Usage, Some(hint.to_owned()))
+            }
+            RuntimeError::Data { .. }
+            | RuntimeError::Journal(_)
+            | RuntimeError::NoJournal { .. }
+            | RuntimeError::UnknownSkills { .. }
+            | RuntimeError::UnknownExecutor { .. }
+            | RuntimeError::Workspace { .. }
+            | RuntimeError::Client { .. } => (error.to_string(), Exit::Usage, hint),
+            _ => (error.to_string(), Exit::Failed, hint),
+        };
+        Self { exit, message, hint }
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::TakenOver { reason } => Self::internal(format!("another process has the session: {reason}"))
+                .hint("wait until it is done with it, or end it"),
+            SessionError::Journal { reason } => Self::internal(format!("the session was not recorded: {reason}"))
+                .hint("make room in the data folder, then `conjure sessions resume ID`; `--ephemeral` keeps nothing"),
+            error => Self::internal(error.to_string()),
+        }
     }
 }
 

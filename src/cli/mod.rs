@@ -7,10 +7,13 @@ mod args;
 mod doctor;
 mod exit;
 mod failure;
+mod host;
 #[cfg(feature = "docker")]
 mod image;
 mod log;
 mod run;
+mod session_args;
+mod sessions;
 mod signals;
 mod skills;
 mod terminal;
@@ -71,6 +74,11 @@ fn start(args: Args, environment: &Environment, terminal: &Arc<Terminal>) -> Res
         Subcommand::Image(args) => {
             let args::ImageCommand::Build(args) = args.command;
             in_runtime(signals::never_stuck(image::build(args, environment.clone(), Arc::clone(terminal))))
+        }
+        Subcommand::Sessions(args) => {
+            let sessions =
+                sessions::sessions(args.command, config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(signals::never_stuck(sessions))
         }
         Subcommand::Skills(args) => skills::skills(&args.command, &config?, terminal),
         // It reports a broken configuration like everything else that is broken.

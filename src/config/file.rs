@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use crate::config::error::ConfigError;
 use crate::config::sandbox::{ExecutorKind, parse_floor, parse_network, parse_size};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
+use crate::near::nearest;
 
 /// Larger than any configuration that a person writes.
 const LARGEST_FILE: u64 = 1024 * 1024;
@@ -95,7 +96,7 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
         return Err(ConfigError::UnknownKey {
             path: path.to_owned(),
             key: key.clone(),
-            suggestion: nearest(key, KEYS),
+            suggestion: nearest(key, KEYS.iter().copied()),
             known: KEYS,
         });
     }
@@ -173,30 +174,4 @@ fn number(value: &Value, of_what: &str) -> Result<f64, String> {
         Value::Float(number) => Ok(*number),
         other => Err(format!("a number of {of_what} is needed, not a {}", other.type_str())),
     }
-}
-
-/// The known word that differs least from `word`, when it differs little enough to be a slip.
-fn nearest(word: &str, known: &[&'static str]) -> Option<&'static str> {
-    known
-        .iter()
-        .map(|candidate| (distance(word, candidate), *candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's distance, in characters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

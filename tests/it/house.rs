@@ -38,9 +38,11 @@ const ARROWS: [(&str, &[&str]); 13] = [
     (
         "conjure",
         &[
+            "conjure-actors",
             "conjure-anthropic",
             "conjure-base",
             "conjure-conversation",
+            "conjure-journal",
             "conjure-prompt",
             "conjure-sandbox",
             "conjure-skill",
@@ -69,10 +71,10 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 27] = [
     ("bytes", &["conjure-anthropic", "conjure-sandbox"]),
     ("httparse", &["conjure-egress"]),
     ("idna", &["conjure-egress"]),
-    // The fake of the Messages service serves HTTP.
+    // The fake of the Messages service serves HTTP; an engine is asked by it.
     ("http-body-util", &["conjure-anthropic"]),
-    ("hyper", &["conjure-anthropic"]),
-    ("hyper-util", &["conjure-anthropic"]),
+    ("hyper", &["conjure-anthropic", "conjure-sandbox"]),
+    ("hyper-util", &["conjure-anthropic", "conjure-sandbox"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic"]),
     ("rustls", &["conjure-anthropic"]),

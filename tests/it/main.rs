@@ -1,6 +1,7 @@
 //! Whole-system tests, in one binary.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
@@ -11,6 +12,9 @@ mod engine;
 #[cfg(feature = "docker")]
 #[path = "../../crates/sandbox/tests/support/image.rs"]
 mod image;
+#[path = "../../crates/sandbox/tests/support/processes.rs"]
+#[expect(dead_code, reason = "others' tests need more of it")]
+mod processes;
 mod support;
 
 mod bad_input;
@@ -26,5 +30,14 @@ mod image_command;
 mod library;
 mod live_model;
 mod run_command;
+mod runtime_bed;
+#[cfg(feature = "docker")]
+mod runtime_containers;
+mod runtime_journal;
+mod runtime_models;
+mod runtime_restarts;
+mod runtime_sandboxes;
+mod runtime_sessions;
+mod sessions_command;
 mod signals;
 mod skills_command;

@@ -110,29 +110,68 @@ fn what_was_produced_is_listed_and_kept_and_the_input_is_not() {
     let said = &done.0.stderr;
     assert_eq!(done.0.code, Some(0), "{said}");
     let listed: Vec<&str> = said.lines().skip_while(|line| *line != "produced files:").skip(1).collect();
-    assert_eq!(listed.len(), 2, "{said}");
+    assert_eq!(listed.len(), 3, "{said}");
     let path = PathBuf::from(&listed[0][listed[0].find('/').unwrap()..]);
     assert!(path.starts_with(&home) && path.ends_with("sales-report.md"), "{said}");
     assert!(std::fs::read_to_string(&path).unwrap().contains("# Sales growth by region"));
-    assert!(listed[1].contains("is kept"), "{said}");
+    assert!(listed[1].contains("stay with the session"), "{said}");
+    let session = path.iter().find(|part| part.to_string_lossy().starts_with("ses_")).unwrap();
+    let goes_on = format!("`conjure sessions resume {}` goes on with this session", session.display());
+    assert_eq!(listed[2], goes_on);
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<std::ffi::OsString> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+}
+
+/// A run that says that its session is not kept, in this home.
+fn ephemeral(script: &str) -> Conjure {
+    Conjure::new(["run", "--ephemeral", "--skills", "fixtures/skills", "--sandbox", "local", "--script"])
+        .arg(fixture(&format!("scripts/{script}.yaml")))
 }
 
 #[test]
-fn a_temporary_workspace_without_products_goes() {
-    let run = Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local", "--script"])
-        .arg(fixture("scripts/minimal-skill.yaml"))
-        .arg("Greet me.");
-    let (done, home) = run.start().wait_keeping_home();
-    done.code(0).does_not_say("produced files");
-    let names = |folder: &str| -> Vec<_> {
-        let entries = std::fs::read_dir(home.path().join(folder)).unwrap();
-        entries.map(|entry| entry.unwrap().file_name()).collect()
-    };
+fn nothing_is_left_of_a_run_that_is_not_to_be_kept() {
+    let (done, home) = ephemeral("minimal-skill").arg("Greet me.").start().wait_keeping_home();
+    done.code(0).does_not_say("produced files").does_not_say("conjure sessions");
     // The data folder alone, and nothing of the run in it.
-    assert_eq!(names(""), [".local"]);
+    assert_eq!(names(home.path()), [".local"]);
+    let data = home.path().join(".local/share/conjure");
+    assert_eq!(names(&data), ["tenants"]);
     for folder in ["sandboxes", "workspaces"] {
-        assert_eq!(names(&format!(".local/share/conjure/{folder}")), [""; 0]);
+        assert_eq!(names(&data.join("tenants/local").join(folder)), [""; 0]);
     }
+}
+
+#[test]
+fn what_a_run_that_is_not_to_be_kept_has_produced_stays_even_so() {
+    let run = ephemeral("sales-report").arg("--file").arg(fixture("data/sales.csv"));
+    let (done, _home) = run.arg("Which region grew fastest?").start().wait_keeping_home();
+    let done = done.code(0).says("which is kept").does_not_say("conjure sessions");
+    let line = done.stderr.lines().skip_while(|line| *line != "produced files:").nth(1).unwrap();
+    let path = Path::new(&line[line.find('/').unwrap()..]);
+    assert!(std::fs::read_to_string(path).unwrap().contains("# Sales growth by region"));
+}
+
+#[test]
+fn a_run_without_a_data_folder_says_that_its_session_is_not_kept() {
+    let script = script("- content: Done.\n");
+    let run = || Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
+    let done = run().env("HOME", "").finish().code(0);
+    assert_eq!(done.stdout, "Done.\n");
+    done.says("warning: the session is not kept").says("CONJURE_DATA").does_not_say("conjure sessions");
+    // One that cannot be used, where it was not named: a file is in its place.
+    let run_in = run();
+    std::fs::write(run_in.home().join(".local"), "").unwrap();
+    run_in.finish().code(0).says("warning: the session is not kept").says("/.local/share/conjure");
+    // One that was named is the one that is meant.
+    run()
+        .args(["--data", "/proc/none"])
+        .finish()
+        .code(2)
+        .says("error: the data folder `/proc/none` cannot be used")
+        .says("`--ephemeral` keeps nothing");
 }
 
 #[test]
@@ -145,7 +184,8 @@ fn a_chosen_workspace_holds_inputs_and_products() {
         .finish()
         .code(0)
         .says("sales-report.md")
-        .does_not_say("is kept");
+        .does_not_say("is kept")
+        .does_not_say("stay with");
     let mut names: Vec<_> =
         std::fs::read_dir(workspace.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -202,8 +242,8 @@ fn an_event_is_one_line_also_when_the_model_spreads_its_words_over_lines() {
 fn a_recording_plays_again_with_the_same_requests() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (folder.path().join("first.json"), folder.path().join("second.json"));
-    // The same workspace each time, because its path is in the requests.
-    let workspace = folder.path().join("workspace");
+    // The same folders each time, because their paths are in the requests.
+    let (workspace, data) = (folder.path().join("workspace"), folder.path().join("data"));
     let run = |script: &Path, record: &Path| {
         let _ = std::fs::remove_dir_all(&workspace);
         std::fs::create_dir(&workspace).unwrap();
@@ -218,6 +258,8 @@ fn a_recording_plays_again_with_the_same_requests() {
         ])
         .arg("--workspace")
         .arg(&workspace)
+        .arg("--data")
+        .arg(&data)
         .arg("--script")
         .arg(script)
         .arg("--record")

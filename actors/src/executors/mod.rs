@@ -1,7 +1,7 @@
 //! The sandbox of a session, supervised: it is made when the first call needs it, watched, and replaced when it is lost.
 //!
-//! [`ExecutorsSpec`] makes two things of an [`ExecutorSource`]: a supervisor for the session's part of the tree, and a
-//! [`SupervisedExecutor`], which is what the session's tools hold. Calls go straight to the sandbox, at the speed of a
+//! A session's part of the tree has a supervisor for it ([`Executors`]), which makes of an [`ExecutorSource`] a
+//! [`SupervisedExecutor`]: that is what the session's tools hold. [`ExecutorsSpec`] is the same for a tree of one's own. Calls go straight to the sandbox, at the speed of a
 //! fork; the actor beside it only watches. What to rely on:
 //!
 //! - A call that is under way when the sandbox dies, or its actor does, ends as `Lost`. It is never run again by itself.
@@ -28,5 +28,7 @@ mod spec;
 mod supervised;
 
 pub use source::{ConnectorSource, ExecutorSource};
-pub use spec::{ExecutorOptions, ExecutorsSpec};
+pub(crate) use spec::Began;
+
+pub use spec::{ExecutorOptions, Executors, ExecutorsSpec};
 pub use supervised::SupervisedExecutor;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use conjure_sandbox::{Boundary, Isolation, SandboxError};
+use conjure_sandbox::{Boundary, Isolation, SandboxError, Sharing};
 
 /// Characters of a reason that are told.
 const REASON: usize = 400;
@@ -44,15 +44,21 @@ impl Notice {
         Self { why: Why::Resumed, files: Files::of(isolation) }
     }
 
-    /// The note, for a sandbox with this workspace.
-    pub(crate) fn text(&self, workspace: &Path) -> String {
+    /// The note, for a sandbox with this workspace, that has it so.
+    pub(crate) fn text(&self, workspace: &Path, sharing: Sharing) -> String {
         let workspace = workspace.display();
-        let files = match self.files {
-            Files::Own => format!(
+        let files = match (self.files, sharing) {
+            (_, Sharing::Transferred) => format!(
+                ", all files that were not in `{workspace}`, such as those in `/tmp`, and what was changed in `{workspace}` \
+                 since it was last copied to the host. Still there: `{workspace}` as it was then, and the skills"
+            ),
+            (Files::Own, Sharing::Shared) => format!(
                 ", and all files that were not in `{workspace}`, such as those in `/tmp`. Still there: `{workspace}` \
                  as it was left, and the skills"
             ),
-            Files::OfHost => format!(". Still there: all files, those in `{workspace}` as they were left"),
+            (Files::OfHost, Sharing::Shared) => {
+                format!(". Still there: all files, those in `{workspace}` as they were left")
+            }
         };
         format!(
             "[{}. This ran in a new sandbox. Gone with the one before: everything that ran in it, also in the \
@@ -96,7 +102,7 @@ mod tests {
         );
         let lost = Notice::lost(&reason, Isolation::FULL);
         assert_eq!(
-            lost.text(Path::new("/workspace")),
+            lost.text(Path::new("/workspace"), Sharing::Shared),
             "[Before this call the sandbox ended: the sandbox was lost: the guest ended (killed by signal 9). This ran in a \
              new sandbox. Gone with the one before: everything that ran in it, also in the background, and all files \
              that were not in `/workspace`, such as those in `/tmp`. Still there: `/workspace` as it was left, and the \
@@ -104,16 +110,28 @@ mod tests {
         );
         let resumed = Notice::resumed(Isolation::NONE);
         assert_eq!(
-            resumed.text(Path::new("/home/me/project")),
+            resumed.text(Path::new("/home/me/project"), Sharing::Shared),
             "[The conversation was taken up again. This ran in a new sandbox. Gone with the one before: everything that ran \
              in it, also in the background. Still there: all files, those in `/home/me/project` as they were left.]"
         );
     }
 
     #[test]
+    fn a_workspace_that_travels_is_as_it_was_when_it_was_last_copied() {
+        let resumed = Notice::resumed(Isolation::FULL);
+        assert_eq!(
+            resumed.text(Path::new("/workspace"), Sharing::Transferred),
+            "[The conversation was taken up again. This ran in a new sandbox. Gone with the one before: everything that ran \
+             in it, also in the background, all files that were not in `/workspace`, such as those in `/tmp`, and what was \
+             changed in `/workspace` since it was last copied to the host. Still there: `/workspace` as it was then, and \
+             the skills.]"
+        );
+    }
+
+    #[test]
     fn a_reason_of_any_length_is_cut() {
         let reason = SandboxError::new(SandboxErrorKind::Lost, "ä".repeat(10_000));
-        let text = Notice::lost(&reason, Isolation::FULL).text(Path::new("/workspace"));
+        let text = Notice::lost(&reason, Isolation::FULL).text(Path::new("/workspace"), Sharing::Shared);
         assert!(text.chars().count() < 1_000, "{text}");
     }
 }

@@ -8,7 +8,9 @@ use super::berth::Berth;
 use super::notice::Notice;
 use super::source::ExecutorSource;
 use super::supervised::SupervisedExecutor;
-use crate::supervision::{Backoff, ChildId, ChildSpec, Domain, Intensity, SpecError, SupervisorSpec};
+use crate::supervision::{
+    Backoff, ChildId, ChildSpec, Domain, Intensity, SpecError, Supervisor, SupervisorSpec,
+};
 
 /// How a session's sandbox is treated.
 #[derive(Debug, Clone, Copy)]
@@ -36,19 +38,66 @@ impl Default for ExecutorOptions {
     }
 }
 
-/// A session's supervisor of executors, and the executor for its tools.
+/// Where a session's sandboxes are watched over, before it is known what they are made of.
+#[derive(Debug, Clone)]
+pub struct Executors {
+    supervisor: Supervisor,
+    options: ExecutorOptions,
+    began: Began,
+}
+
+/// What a session knows of sandboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Began {
+    /// It has had none.
+    Now,
+    /// It had one, which ended when it rested or its host did.
+    Before,
+}
+
+impl Executors {
+    /// The supervisor's spec, and the way to it.
+    pub(crate) fn vacant(options: ExecutorOptions) -> Result<(ChildSpec, Self), SpecError> {
+        let (spec, supervisor) = SupervisorSpec::dynamic(ChildId::new("executors")?)
+            .capacity(1)
+            .domain(Domain::EachChild)
+            .intensity(options.intensity)
+            .quarantine_after(options.attempts)
+            .build();
+        Ok((spec, Self { supervisor, options, began: Began::Now }))
+    }
+
+    pub(crate) fn began(mut self, began: Began) -> Self {
+        self.began = began;
+        self
+    }
+
+    /// An executor for the session's tools, over sandboxes of this source. None is made before the first call. Of a
+    /// session that goes on and had a sandbox before, the model is told so with the first result.
+    ///
+    /// # Errors
+    /// None that a caller could cause.
+    pub fn supervise(self, source: Arc<dyn ExecutorSource>) -> Result<SupervisedExecutor, SpecError> {
+        let notice = (self.began == Began::Before).then(|| Notice::resumed(source.isolation()));
+        let berth = Arc::new(Berth::new(notice));
+        let id = ChildId::new("executor")?;
+        Ok(SupervisedExecutor::new(id, source, self.supervisor, berth, self.options))
+    }
+}
+
+/// A supervisor of executors for one source, and the executor.
 #[derive(Debug)]
 pub struct ExecutorsSpec {
     source: Arc<dyn ExecutorSource>,
     options: ExecutorOptions,
-    notice: Option<Notice>,
+    began: Began,
 }
 
 impl ExecutorsSpec {
     /// For a session that begins, with sandboxes of this source. None is made before the first call.
     #[must_use]
     pub fn new(source: Arc<dyn ExecutorSource>) -> Self {
-        Self { source, options: ExecutorOptions::default(), notice: None }
+        Self { source, options: ExecutorOptions::default(), began: Began::Now }
     }
 
     /// Treats the sandbox so.
@@ -62,7 +111,7 @@ impl ExecutorsSpec {
     /// so, with the first result.
     #[must_use]
     pub fn resumed(mut self) -> Self {
-        self.notice = Some(Notice::resumed(self.source.isolation()));
+        self.began = Began::Before;
         self
     }
 
@@ -71,15 +120,7 @@ impl ExecutorsSpec {
     /// # Errors
     /// None that a caller could cause.
     pub fn build(self) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
-        let (spec, supervisor) = SupervisorSpec::dynamic(ChildId::new("executors")?)
-            .capacity(1)
-            .domain(Domain::EachChild)
-            .intensity(self.options.intensity)
-            .quarantine_after(self.options.attempts)
-            .build();
-        let berth = Arc::new(Berth::new(self.notice));
-        let executor =
-            SupervisedExecutor::new(ChildId::new("executor")?, self.source, supervisor, berth, self.options);
-        Ok((spec, executor))
+        let (spec, executors) = Executors::vacant(self.options)?;
+        Ok((spec, executors.began(self.began).supervise(self.source)?))
     }
 }

@@ -265,8 +265,11 @@ impl Executor for SupervisedExecutor {
     }
 
     fn take_notice(&self) -> Option<String> {
-        let notice = self.inner.berth.take_notice()?;
-        Some(notice.text(&self.layout().workspace))
+        let notice = self.inner.berth.take_notice();
+        let notice = notice.map(|notice| notice.text(&self.layout().workspace, self.sharing()));
+        // What the sandbox itself has to tell comes after what it is.
+        let own = self.inner.berth.live().and_then(|occupant| occupant.executor.take_notice());
+        notice.into_iter().chain(own).reduce(|notice, own| format!("{notice}\n{own}"))
     }
 
     /// Of the sandbox that there is; none is made for it.

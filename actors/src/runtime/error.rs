@@ -1,6 +1,7 @@
 //! Why a runtime did not do what it was asked.
 
 use conjure_base::SessionId;
+use conjure_journal::JournalError;
 
 use crate::session::SessionError;
 use crate::supervision::{ShutdownError, SpecError, StartError};
@@ -25,9 +26,12 @@ pub enum RuntimeError {
     #[error("no id can be made for a session: {0}")]
     NoEntropy(#[source] std::io::Error),
     /// The journal did not do it.
+    #[error("the journal failed: {0}")]
+    Journal(#[source] JournalError),
+    /// The journal was not open in time, or an event could not be written.
     #[error("the journal failed: {reason}")]
-    Journal {
-        /// What it said.
+    JournalAway {
+        /// What is known.
         reason: String,
     },
     /// The session did not do it.
@@ -36,6 +40,14 @@ pub enum RuntimeError {
     /// The tenant's supervisor did not start.
     #[error("the tenant's supervisor did not start: {0}")]
     Tenant(#[source] StartError),
+    /// A session did not stop in time.
+    #[error("the session {session} did not stop: {reason}")]
+    NotStopped {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        reason: String,
+    },
     /// It takes no new sessions.
     #[error("the runtime is being emptied and opens no sessions")]
     Draining,

@@ -5,11 +5,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::TenantId;
+use conjure_base::{SessionId, TenantId};
 use conjure_conversation::{Message, Profile};
 use conjure_journal::Owner;
 
 use crate::journal::OpenJournal;
+use crate::registry::RegistryOptions;
 use crate::session::{Outfit, SessionOptions};
 
 /// What a runtime is made of.
@@ -23,6 +24,8 @@ pub struct RuntimeOptions {
     pub outfit: Arc<dyn Outfit>,
     /// How sessions are treated.
     pub sessions: SessionOptions,
+    /// How the registry of skills notices changes.
+    pub registry: RegistryOptions,
     /// How many supervisors share the tenants.
     pub partitions: NonZeroUsize,
     /// How many sessions of a tenant may be live at a time; those that are put away do not count.
@@ -40,6 +43,7 @@ impl RuntimeOptions {
             journal_patience: Duration::from_secs(10),
             outfit,
             sessions: SessionOptions::new(owner),
+            registry: RegistryOptions::default(),
             partitions: NonZeroUsize::MIN.saturating_add(7),
             sessions_per_tenant: usize::MAX,
             start_within: Duration::from_secs(30),
@@ -62,19 +66,28 @@ pub struct SessionSpec {
     pub profile: Profile,
     /// A history from elsewhere, where it goes on with one.
     pub history: Vec<Message>,
+    /// Its id, which nobody else has; `None`: a random one.
+    pub id: Option<SessionId>,
 }
 
 impl SessionSpec {
     /// A session of this tenant with the default profile.
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
-        Self { tenant, profile: Profile::default(), history: Vec::new() }
+        Self { tenant, profile: Profile::default(), history: Vec::new(), id: None }
     }
 
     /// The same with this profile.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
+        self
+    }
+
+    /// The same with this id, for a host that must know it before.
+    #[must_use]
+    pub const fn id(mut self, id: SessionId) -> Self {
+        self.id = Some(id);
         self
     }
 

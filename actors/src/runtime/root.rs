@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Command, CommandKind, Event, Ledger, State, apply, decide};
-use conjure_journal::{Epoch, JournalError, SessionKey};
+use conjure_conversation::{Command, CommandKind, Event, State, apply, decide};
+use conjure_journal::{Epoch, Journal, JournalError, SessionKey};
 use tokio_util::sync::CancellationToken;
 
 use super::error::RuntimeError;
@@ -14,7 +14,8 @@ use super::index::Index;
 use super::options::{Health, RuntimeOptions, SessionSpec, Turns};
 use super::tenants::Tenants;
 use crate::journal::{CallFailure, JournalAccess, journal_actor};
-use crate::session::{JournalLedger, Session, SessionError, Setting, Shared};
+use crate::registry::{Registry, RegistrySpec};
+use crate::session::{Session, SessionError, Setting, Shared, encoded};
 use crate::supervision::{
     ChildId, Intensity, Partitions, RequestError, Root, StartError, Strategy, SupervisorSpec, Tree,
 };
@@ -29,6 +30,7 @@ pub struct Runtime {
 struct Inner {
     root: Root,
     setting: Setting,
+    registry: Registry,
     index: Arc<Index>,
     tenants: Arc<Tenants>,
 }
@@ -40,6 +42,7 @@ impl Runtime {
     /// When the journal cannot be opened, or that took too long.
     pub async fn spawn(options: RuntimeOptions) -> Result<Self, RuntimeError> {
         let (journal, access) = journal_actor(options.journal, options.journal_patience)?;
+        let (registry_spec, registry) = RegistrySpec::new().options(options.registry).build()?;
         let (tenants_spec, partitions) =
             Partitions::spec(ChildId::new("tenants")?, options.partitions, Tenants::partition)?;
         let (tenants_spec, _) = tenants_spec.build();
@@ -47,6 +50,7 @@ impl Runtime {
         let spec = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne)
             .intensity(Intensity::new(1_000, Duration::from_secs(5)))
             .child(journal)?
+            .child(registry_spec)?
             .child(tenants_spec)?;
         let (spec, _) = spec.build();
         let deadline = SystemClock.deadline(options.start_within);
@@ -58,7 +62,7 @@ impl Runtime {
             draining: CancellationToken::new(),
         };
         let tenants = Tenants::new(partitions, options.sessions_per_tenant);
-        Ok(Self { inner: Arc::new(Inner { root, setting, index: Arc::default(), tenants }) })
+        Ok(Self { inner: Arc::new(Inner { root, setting, registry, index: Arc::default(), tenants }) })
     }
 
     /// Opens a new session: it is recorded with its profile, and started.
@@ -69,7 +73,8 @@ impl Runtime {
         if self.is_draining() {
             return Err(RuntimeError::Draining);
         }
-        let key = SessionKey::new(spec.tenant, SessionId::random().map_err(RuntimeError::NoEntropy)?);
+        let id = spec.id.map_or_else(SessionId::random, Ok).map_err(RuntimeError::NoEntropy)?;
+        let key = SessionKey::new(spec.tenant, id);
         let mut begin = vec![CommandKind::Open { profile: Box::new(spec.profile) }];
         if !spec.history.is_empty() {
             begin.push(CommandKind::Import { messages: spec.history, container: None });
@@ -84,13 +89,11 @@ impl Runtime {
             }
         }
         let journal = &self.inner.setting.journal;
-        journal.call(|journal| journal.create(&key)).await.map_err(|error| failed(&error))?;
+        let encoded =
+            encoded(&events).map_err(|error| RuntimeError::JournalAway { reason: error.to_string() })?;
+        journal.call(|journal| journal.create(&key)).await.map_err(failed)?;
         // Nobody else knows of it yet, so it is written without a lease.
-        let ledger = JournalLedger::new(journal.clone(), Arc::new(key.clone()), Epoch::NONE);
-        ledger
-            .append(0, &events)
-            .await
-            .map_err(|error| RuntimeError::Journal { reason: error.to_string() })?;
+        journal.call(|journal| journal.append(&key, 0, Epoch::NONE, encoded)).await.map_err(failed)?;
         self.attach(&key).await
     }
 
@@ -111,7 +114,7 @@ impl Runtime {
             Err(CallFailure::Journal(JournalError::NotFound { .. })) => {
                 Err(RuntimeError::NotFound { session: id })
             }
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(failed(error)),
         }
     }
 
@@ -132,6 +135,52 @@ impl Runtime {
         Ok(session)
     }
 
+    /// Whether a session is live in this process, or somebody here holds a handle of it.
+    #[must_use]
+    pub fn knows(&self, key: &SessionKey) -> bool {
+        self.inner.index.get(key).is_some()
+    }
+
+    /// Stops a session in order, whatever it does, and waits until nothing of it runs here. A message through a handle of it
+    /// revives it.
+    ///
+    /// # Errors
+    /// When it did not end before the deadline.
+    pub async fn stop(&self, key: &SessionKey, deadline: Deadline) -> Result<(), RuntimeError> {
+        let Some(supervisor) = self.inner.tenants.known(&key.tenant) else { return Ok(()) };
+        let child = ChildId::new(key.session.to_string())?;
+        match supervisor.terminate_child(&child, deadline).await {
+            // It is not live.
+            Ok(()) | Err(RequestError::NotFound(_) | RequestError::NotRunning(_)) => Ok(()),
+            Err(error) => Err(RuntimeError::NotStopped { session: key.session, reason: error.to_string() }),
+        }
+    }
+
+    /// Forgets a session for ever, here and in the journal: one that is live here is stopped first.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotFound`] when the tenant has none of this id; [`SessionError::TakenOver`] when another process has
+    /// it; [`RuntimeError::NotStopped`] when it did not end before the deadline: then it may be forgotten or not.
+    pub async fn delete(&self, key: &SessionKey, deadline: Deadline) -> Result<(), RuntimeError> {
+        let Setting { journal, options, .. } = &self.inner.setting;
+        let failed = |error: CallFailure| match error {
+            CallFailure::Journal(JournalError::NotFound { .. }) => {
+                RuntimeError::NotFound { session: key.session }
+            }
+            CallFailure::Journal(error @ JournalError::LeaseHeld { .. }) => {
+                SessionError::TakenOver { reason: error.to_string() }.into()
+            }
+            error => failed(error),
+        };
+        journal.call(|journal| journal.session(key)).await.map_err(failed)?;
+        self.stop(key, deadline).await?;
+        // Of another process it is not taken. A handle here that revives it meanwhile loses it again.
+        let lease = |journal: &dyn Journal| journal.acquire(key, &options.owner, options.lease);
+        journal.call(lease).await.map_err(failed)?;
+        journal.call(|journal| journal.delete_session(key)).await.map_err(failed)?;
+        self.stop(key, deadline).await
+    }
+
     fn is_draining(&self) -> bool {
         self.inner.setting.draining.is_cancelled()
     }
@@ -140,6 +189,12 @@ impl Runtime {
     #[must_use]
     pub fn journal(&self) -> &JournalAccess {
         &self.inner.setting.journal
+    }
+
+    /// The registry of skills.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
     }
 
     /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.
@@ -190,8 +245,11 @@ impl Runtime {
     }
 }
 
-fn failed(error: &CallFailure) -> RuntimeError {
-    RuntimeError::Journal { reason: error.to_string() }
+fn failed(error: CallFailure) -> RuntimeError {
+    match error {
+        CallFailure::Journal(error) => RuntimeError::Journal(error),
+        CallFailure::Waited(waited) => RuntimeError::JournalAway { reason: waited.to_string() },
+    }
 }
 
 impl fmt::Debug for Runtime {

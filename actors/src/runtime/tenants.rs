@@ -38,7 +38,7 @@ impl Tenants {
         SupervisorSpec::dynamic(id).domain(Domain::EachChild)
     }
 
-    fn known(&self, tenant: &TenantId) -> Option<Supervisor> {
+    pub(crate) fn known(&self, tenant: &TenantId) -> Option<Supervisor> {
         self.known.get(tenant).map(|known| known.clone())
     }
 

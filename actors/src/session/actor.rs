@@ -15,50 +15,60 @@ use conjure_conversation::{
     CommandKind, Conversation, LedgerError, Limits, Profile, Step, SubmitError, next,
 };
 use conjure_journal::JournalError;
-use conjure_sandbox::CallOptions;
+use conjure_sandbox::{CallOptions, Executor};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::away::{Away, INBOX, refuse};
+use super::bringing::{IN_HASTE, bring_back};
 use super::error::SessionError;
 use super::lease::HeldLease;
 use super::ledger::{JournalLedger, failure};
 use super::mail::{Mail, tell};
 use super::message::{Answer, SessionMessage};
 use super::shared::{Driven, Shared, lock};
-use super::spec::{Resume, SessionParts};
-use super::work::{Errand, Order, Outcome};
+use super::spec::{Fitting, Resume, SessionParts};
+use super::work::{Errand, Order, Outcome, answer_all, has_run_tools};
+use crate::executors::{Began, Executors};
 use crate::journal::CallFailure;
 use crate::supervision::{
     Address, AutoShutdown, ChildId, ChildSpec, Context, Failure, Flow, Job, Restart, Shutdown, Significance,
     SpecError, Strategy, SupervisorSpec, Worker, WorkerSpec,
 };
 
+/// When what the journal failed is tried again; twice as long after each further failure, up to the other.
+const RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(120);
+
 /// The supervisor of a session and what is below it, and the actor's address. It ends with its actor, and is then
 /// forgotten.
+///
+/// The sandbox's part is started before the actor and stopped behind it, so that a turn that is interrupted ends its tools in
+/// order. A crash of the actor takes it along: the next incarnation begins with a sandbox of its own.
 pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<Mail>), SpecError> {
     let options = &shared.setting.options;
+    let (executors_spec, executors) = Executors::vacant(options.executors)?;
     let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false) });
     let start = move |context: Context<Mail>| {
-        let shared = Arc::clone(&down.shared);
+        let (shared, executors) = (Arc::clone(&down.shared), executors.clone());
         down.used.store(true, Ordering::Relaxed);
-        async move { SessionActor::start(shared, context).await.map_err(Failure::from) }
+        async move { SessionActor::start(shared, executors, context).await.map_err(Failure::from) }
     };
     let (actor, address) = WorkerSpec::new(ChildId::new("actor")?, start)
         .restart(Restart::Transient(Significance::Significant))
-        .shutdown(Shutdown::After(options.grace.saturating_add(Duration::from_secs(10))))
+        .shutdown(Shutdown::After(options.grace.saturating_add(Duration::from_secs(10) + 2 * IN_HASTE)))
         .passivate_after(options.idle_after)
         .queue(options.queue)
         .build();
     let id = ChildId::new(shared.key.session.to_string())?;
-    let (spec, _) =
-        SupervisorSpec::with_auto_shutdown(id, Strategy::RestForOne, AutoShutdown::AnySignificant)
-            .restart(Restart::TEMPORARY)
-            .tenant(shared.key.tenant.clone())
-            .session(shared.key.session)
-            .child(actor)?
-            .build();
+    let (spec, _) = SupervisorSpec::with_auto_shutdown(id, Strategy::OneForAll, AutoShutdown::AnySignificant)
+        .restart(Restart::TEMPORARY)
+        .tenant(shared.key.tenant.clone())
+        .session(shared.key.session)
+        .child(executors_spec)?
+        .child(actor)?
+        .build();
     Ok((spec, address))
 }
 
@@ -83,6 +93,8 @@ pub(crate) struct SessionActor {
     lease: HeldLease,
     place: Place,
     errands: u64,
+    /// How many errands in a row the journal has failed.
+    failures: u32,
     /// What waits for the errand's end.
     stash: VecDeque<SessionMessage>,
     /// Renews the lease; dropped with the actor.
@@ -101,9 +113,13 @@ enum Place {
 
 impl SessionActor {
     /// Takes the lease, loads the conversation, and has its parts made.
-    async fn start(shared: Arc<Shared>, context: Context<Mail>) -> Result<Self, SessionError> {
-        shared.began();
-        match Self::try_start(&shared, &context).await {
+    async fn start(
+        shared: Arc<Shared>,
+        executors: Executors,
+        context: Context<Mail>,
+    ) -> Result<Self, SessionError> {
+        shared.began(context.address());
+        match Self::try_start(&shared, executors, &context).await {
             Ok(actor) => Ok(actor),
             Err(error) => {
                 // What the session cannot help does not count against it.
@@ -116,7 +132,11 @@ impl SessionActor {
         }
     }
 
-    async fn try_start(shared: &Arc<Shared>, context: &Context<Mail>) -> Result<Self, SessionError> {
+    async fn try_start(
+        shared: &Arc<Shared>,
+        executors: Executors,
+        context: &Context<Mail>,
+    ) -> Result<Self, SessionError> {
         let setting = &shared.setting;
         let options = &setting.options;
         let waiting = context.waits_for("the session's lease");
@@ -134,6 +154,7 @@ impl SessionActor {
         let observer: Arc<dyn conjure_conversation::Observer> = Arc::clone(shared) as _;
         let mut conversation = Conversation::load(Arc::new(ledger), Arc::new(SystemClock), observer).await?;
         shared.hub.loaded(conversation.seq());
+        shared.audit.loaded(conversation.state());
         match conversation.submit(CommandKind::Recover).await {
             Ok(()) | Err(SubmitError::Rejected(_)) => {}
             Err(SubmitError::Ledger(error)) => return Err(error.into()),
@@ -143,9 +164,14 @@ impl SessionActor {
         let _waiting = context.waits_for("the session's outfit");
         let profile =
             conversation.state().profile().map_or_else(Profile::default, |profile| (**profile).clone());
-        let outfit = setting.outfit.outfit(&shared.key, &profile).await;
+        // Whatever it did then, it did in a sandbox that is gone.
+        let began = if has_run_tools(conversation.state()) { Began::Before } else { Began::Now };
+        let fitting = Fitting { key: &shared.key, profile: &profile, executors: executors.began(began) };
+        let outfit = setting.outfit.outfit(fitting).await;
         let parts = outfit.map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
-        *lock(&shared.redactor) = Arc::new(parts.redactor.clone());
+        let redactor = Arc::new(parts.redactor.clone());
+        shared.audit.fitted(&shared.key, &redactor, parts.executor.as_deref());
+        *lock(&shared.redactor) = redactor;
         shared.observe(conversation.state(), conversation.seq(), Driven::No);
 
         let keeper = {
@@ -168,6 +194,7 @@ impl SessionActor {
             lease,
             place: Place::Home(Box::new(conversation)),
             errands: 0,
+            failures: 0,
             stash: VecDeque::new(),
             _keeper: keeper,
             listings: Vec::new(),
@@ -182,11 +209,9 @@ impl SessionActor {
     fn take_up(&mut self, message: SessionMessage, context: &Context<Mail>) -> Flow {
         match message {
             SessionMessage::Subscribe { from_seq, reply } => reply.send(Ok(self.shared.listen(from_seq))),
-            SessionMessage::Snapshot { reply } => {
-                let snapshot = lock(&self.shared.snapshot).clone();
-                reply.send(Ok(snapshot));
-            }
+            SessionMessage::Snapshot { reply } => reply.send(Ok(self.shared.snapshot())),
             SessionMessage::Files { reply } => self.list(reply, context),
+            SessionMessage::Executor { reply } => reply.send(self.executor()),
             message => return self.take_up_for_conversation(message, context),
         }
         Flow::Continue
@@ -243,7 +268,7 @@ impl SessionActor {
                 return Flow::Continue;
             }
             SessionMessage::TakeBack { id, reply } => Order::TakeBack { id, reply },
-            SessionMessage::Interrupt { reply } if has_turn => Order::Interrupt { reply },
+            SessionMessage::Interrupt { reply } if has_turn => Order::Interrupt { replies: vec![reply] },
             SessionMessage::Interrupt { reply } => {
                 reply.send(Ok(()));
                 return Flow::Continue;
@@ -256,6 +281,7 @@ impl SessionActor {
             }
             SessionMessage::Subscribe { .. }
             | SessionMessage::Files { .. }
+            | SessionMessage::Executor { .. }
             | SessionMessage::Snapshot { .. } => {
                 return Flow::Continue;
             }
@@ -315,24 +341,22 @@ impl SessionActor {
 
     /// The conversation is back, or what had it has crashed.
     fn back(&mut self, errand: u64, outcome: Outcome, context: &Context<Mail>) -> Result<Flow, Failure> {
-        match std::mem::replace(&mut self.place, Place::Gone) {
-            Place::Away(away) if away.errand == errand => {
-                for reply in away.interrupts {
-                    reply.send(Ok(()));
-                }
-            }
+        let replies = match std::mem::replace(&mut self.place, Place::Gone) {
+            Place::Away(away) if away.errand == errand => away.interrupts,
             other => {
                 tracing::debug!(session = %self.shared.key, errand, "a stale errand is ignored");
                 self.place = other;
                 return Ok(Flow::Continue);
             }
-        }
+        };
         let conversation = match outcome {
             Outcome::Done(conversation) => {
+                self.failures = 0;
                 self.shared.did_well();
                 conversation
             }
             Outcome::Journal(_, LedgerError::TakenOver { reason }) => {
+                answer_all(replies, &Err(SessionError::TakenOver { reason: reason.clone() }));
                 return Ok(self.give_up(&format!("the session was taken over: {reason}")));
             }
             Outcome::Journal(conversation, error) => {
@@ -341,15 +365,24 @@ impl SessionActor {
                 self.place = Place::Home(conversation);
                 self.try_again_later(context);
                 self.shared.set_underway(Driven::No);
+                answer_all(replies, &Err(error.into()));
                 return Ok(Flow::Continue);
             }
             Outcome::Crashed(reason) => {
+                // Whoever waits is told that their message was lost.
                 self.shared.note_failure(reason.clone());
                 return Err(reason.into());
             }
         };
+        let has_turn = conversation.state().turn().is_some();
         self.shared.observe(conversation.state(), conversation.seq(), Driven::No);
         self.place = Place::Home(conversation);
+        if has_turn && !replies.is_empty() {
+            // The errand did not drive the turn, which waits for a person, or it came to that before it saw the interruption.
+            self.send_off(Order::Interrupt { replies }, context);
+            return Ok(Flow::Continue);
+        }
+        answer_all(replies, &Ok(()));
         while let (Place::Home(_), Some(message)) = (&self.place, self.stash.pop_front()) {
             if self.take_up_for_conversation(message, context) == Flow::Stop {
                 return Ok(Flow::Stop);
@@ -376,12 +409,15 @@ impl SessionActor {
         }
     }
 
-    /// The journal failed: what is under way is tried again a little later.
+    /// The journal failed: what is under way is tried again a little later, and then less and less often: an answer of the model
+    /// that could not be recorded was paid for.
     fn try_again_later(&mut self, context: &Context<Mail>) {
         let (address, stopping) = (context.address().clone(), context.stopping().clone());
+        let pause = RETRY.saturating_mul(1 << self.failures.min(16)).min(LONGEST_RETRY);
+        self.failures = self.failures.saturating_add(1);
         self.listings.retain(|job| !job.is_finished());
         self.listings.push(context.spawn(async move {
-            SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(1))).await;
+            SystemClock.sleep_until(SystemClock.deadline(pause)).await;
             tell(&address, &stopping, Mail::Attached).await;
         }));
     }
@@ -395,9 +431,14 @@ impl SessionActor {
         Flow::Stop
     }
 
+    fn executor(&self) -> Result<Arc<dyn Executor>, SessionError> {
+        self.parts.executor.clone().ok_or(SessionError::Unsupported { what: "no sandbox with files" })
+    }
+
     fn list(&mut self, reply: Answer<conjure_sandbox::Listing>, context: &Context<Mail>) {
-        let Some(executor) = self.parts.executor.clone() else {
-            return reply.send(Err(SessionError::Unsupported { what: "no sandbox with files" }));
+        let executor = match self.executor() {
+            Ok(executor) => executor,
+            Err(error) => return reply.send(Err(error)),
         };
         self.listings.retain(|job| !job.is_finished());
         if self.listings.len() >= INBOX {
@@ -434,12 +475,14 @@ impl Worker for SessionActor {
         if let Place::Away(away) = std::mem::replace(&mut self.place, Place::Gone) {
             away.cancel.cancel();
             away.job.wait().await;
-            for reply in away.interrupts {
-                reply.send(Ok(()));
-            }
+            // How the errand ended is in a message that is not taken up any more, so nobody is told that all is well.
         }
         self.place = Place::Gone;
         self.shared.did_well();
+        // Commands that went on in the background have written, too; and the sandbox ends next.
+        let hurry = CancellationToken::new();
+        hurry.cancel();
+        bring_back(&self.shared.key, self.parts.executor.as_deref(), &hurry).await;
         if let Err(error) = self.lease.release().await {
             tracing::debug!(session = %self.shared.key, %error, "a lease was not given back; it ends by itself");
         }

@@ -97,6 +97,7 @@ pub(crate) fn refuse(message: SessionMessage, error: SessionError) {
         SessionMessage::Steer { reply, .. } => tell(reply, error),
         SessionMessage::Subscribe { reply, .. } => tell(reply, error),
         SessionMessage::Files { reply } => tell(reply, error),
+        SessionMessage::Executor { reply } => tell(reply, error),
         SessionMessage::Snapshot { reply } => tell(reply, error),
         SessionMessage::TakeBack { reply, .. }
         | SessionMessage::Interrupt { reply }

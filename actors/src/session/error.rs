@@ -5,7 +5,7 @@ use std::time::Duration;
 use conjure_base::SessionId;
 use conjure_conversation::{LedgerError, Rejection};
 
-use crate::supervision::{CallError, StartError};
+use crate::supervision::{CallError, RequestError, StartError};
 
 /// A failure of a session, as its host sees it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +101,7 @@ impl SessionError {
     pub(crate) fn of_start(error: &StartError) -> Self {
         match error {
             StartError::Full { .. } => Self::overloaded("the number of the tenant's sessions"),
+            StartError::Request(RequestError::DeadlinePassed(_)) => Self::DeadlinePassed,
             other => Self::NotStarted { reason: other.to_string() },
         }
     }

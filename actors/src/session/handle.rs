@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_base::{CallId, Clock, Deadline, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Block, Decision, Limits, QueueId};
 use conjure_journal::SessionKey;
-use conjure_sandbox::Listing;
+use conjure_sandbox::{Executor, Listing};
 
 use super::error::SessionError;
 use super::mail::{Mail, Parcel};
@@ -162,6 +162,15 @@ impl Session {
     /// When it has none, or they cannot be listed.
     pub async fn files(&self) -> Result<Listing, SessionError> {
         self.ask(|reply| SessionMessage::Files { reply }).await
+    }
+
+    /// What its tools run in: to look at its files, to know what it keeps apart, to bring
+    /// back what was produced in it. It is good for as long as the session is live.
+    ///
+    /// # Errors
+    /// When it has none, or cannot be started.
+    pub async fn executor(&self) -> Result<Arc<dyn Executor>, SessionError> {
+        self.ask(|reply| SessionMessage::Executor { reply }).await
     }
 
     /// How far it is.

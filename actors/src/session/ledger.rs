@@ -43,6 +43,15 @@ impl JournalLedger {
     }
 }
 
+/// Events as the journal has them.
+pub(crate) fn encoded(events: &[Event]) -> Result<Vec<NewEvent>, LedgerError> {
+    events
+        .iter()
+        .map(|event| Ok(NewEvent::new(EVENT_KIND, EVENT_FORMAT, serde_json::to_vec(event)?)))
+        .collect::<Result<Vec<_>, serde_json::Error>>()
+        .map_err(|error| LedgerError::Failed { reason: format!("cannot write an event: {error}") })
+}
+
 fn read(key: &SessionKey, recorded: &Recorded) -> Result<Event, LedgerError> {
     let failed = |reason: String| LedgerError::Failed {
         reason: format!("the event {} of the session {key} cannot be read: {reason}", recorded.seq),
@@ -75,11 +84,7 @@ impl Ledger for JournalLedger {
         events: &'a [Event],
     ) -> BoxFuture<'a, Result<u64, LedgerError>> {
         async move {
-            let events = events
-                .iter()
-                .map(|event| Ok(NewEvent::new(EVENT_KIND, EVENT_FORMAT, serde_json::to_vec(event)?)))
-                .collect::<Result<Vec<_>, serde_json::Error>>()
-                .map_err(|error| LedgerError::Failed { reason: format!("cannot write an event: {error}") })?;
+            let events = encoded(events)?;
             let append = |journal: &dyn conjure_journal::Journal| {
                 journal.append(&self.key, expected_seq, self.epoch, events)
             };

@@ -1,8 +1,10 @@
 //! All that a session understands. The methods of [`super::Session`] are sugar for these.
 
+use std::sync::Arc;
+
 use conjure_base::{CallId, TurnId};
 use conjure_conversation::{Approval, Block, Decision, FinishedTurn, Limits, QueueId, Usage};
-use conjure_sandbox::Listing;
+use conjure_sandbox::{Executor, Listing};
 
 use super::error::SessionError;
 use super::subscription::{Accepted, Subscription};
@@ -65,6 +67,11 @@ pub enum SessionMessage {
         /// Given the listing.
         reply: Answer<Listing>,
     },
+    /// Somebody asks for what its tools run in.
+    Executor {
+        /// Given it.
+        reply: Answer<Arc<dyn Executor>>,
+    },
     /// Somebody asks how far the session is.
     Snapshot {
         /// Told so.
@@ -93,7 +100,7 @@ pub struct SessionSnapshot {
     pub last_turn: Option<FinishedTurn>,
     /// What all its model calls consumed, as far as their turns are over.
     pub usage: Usage,
-    /// The text of the last answer before the turn that runs.
+    /// The text of the last answer.
     pub last_text: String,
 }
 

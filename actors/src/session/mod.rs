@@ -12,7 +12,9 @@ mod subscription;
 mod handle;
 
 mod actor;
+mod audit;
 mod away;
+mod bringing;
 mod hub;
 mod lease;
 mod ledger;
@@ -21,11 +23,13 @@ mod redaction;
 mod shared;
 mod work;
 
+pub(crate) use ledger::encoded;
 pub(crate) use shared::{Forget, Shared};
 
 pub use error::SessionError;
 pub use handle::{Input, Session};
 pub use ledger::{EVENT_KIND, JournalLedger};
 pub use message::{Answer, SessionMessage, SessionSnapshot, SessionStatus};
-pub use spec::{Outfit, Resume, SessionOptions, SessionParts, Setting};
+pub use redaction::{redact_event, redact_stop};
+pub use spec::{Fitting, Outfit, Resume, SessionOptions, SessionParts, Setting};
 pub use subscription::{Accepted, Subscription, Turn, TurnEvent, Update};

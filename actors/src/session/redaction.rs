@@ -6,15 +6,41 @@
 use std::borrow::Cow;
 
 use conjure_base::Redactor;
-use conjure_conversation::Event;
+use conjure_conversation::{ApiErrorKind, Event, ModelErrorKind, StopReason, TurnStop};
 
 /// The event without secrets. One that cannot be read back, which valid JSON cannot be, is withheld.
-pub(crate) fn redact_event(redactor: &Redactor, event: &Event) -> Option<Event> {
+#[must_use]
+pub fn redact_event(redactor: &Redactor, event: &Event) -> Option<Event> {
     let json = serde_json::to_string(event).ok()?;
     match redact_json(redactor, &json) {
         Cow::Borrowed(_) => Some(event.clone()),
         Cow::Owned(json) => serde_json::from_str(&json).ok(),
     }
+}
+
+/// Why a turn ended, without secrets: the words of a service may quote what was sent to it.
+#[must_use]
+pub fn redact_stop(redactor: &Redactor, stop: &TurnStop) -> TurnStop {
+    let redact = |text: &mut String| {
+        if let Cow::Owned(redacted) = redactor.redact(text) {
+            *text = redacted;
+        }
+    };
+    let mut stop = stop.clone();
+    match &mut stop {
+        TurnStop::ModelFailed(error) => {
+            redact(&mut error.message);
+            error.request_id.iter_mut().for_each(redact);
+            if let ModelErrorKind::Api(ApiErrorKind::Unknown(kind)) = &mut error.kind {
+                redact(kind);
+            }
+        }
+        TurnStop::Answered(StopReason::Unknown(reason)) | TurnStop::Cut(StopReason::Unknown(reason)) => {
+            redact(reason);
+        }
+        _ => {}
+    }
+    stop
 }
 
 /// JSON with each of its texts redacted.

@@ -3,19 +3,25 @@
 //! Handles hold it and the actor does; with the last of them it is gone, and costs nothing. It holds no part of the
 //! conversation. How the actor is found again is here, too: where none runs, one caller at a time has it started.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{Clock, Deadline, Redactor, SystemClock};
-use conjure_conversation::{Event, EventKind, FinishedTurn, ModelEvent, Observer, State, Step, next};
+use conjure_conversation::{
+    Event, EventKind, FinishedTurn, Message, ModelEvent, Observer, State, Step, next,
+};
 use conjure_journal::SessionKey;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::actor::session_spec;
+use super::audit::Audit;
 use super::error::SessionError;
 use super::hub::{Hub, RingLimits};
 use super::mail::Mail;
 use super::message::{SessionSnapshot, SessionStatus};
+use super::redaction::{redact_json, redact_stop};
 use super::spec::{Resume, Setting};
 use crate::supervision::{Address, Exit, StartError, StartFailure, Supervisor};
 
@@ -34,6 +40,7 @@ pub(crate) struct Shared {
     up: watch::Sender<u64>,
     health: Mutex<Health>,
     pub(crate) redactor: Mutex<Arc<Redactor>>,
+    pub(crate) audit: Audit,
     pub(crate) snapshot: Mutex<SessionSnapshot>,
     /// Whether the conversation is on an errand.
     underway: Mutex<Driven>,
@@ -74,6 +81,7 @@ impl Shared {
             up: watch::Sender::new(0),
             health: Mutex::default(),
             redactor: Mutex::default(),
+            audit: Audit::default(),
             snapshot: Mutex::new(SessionSnapshot::nothing()),
             underway: Mutex::new(Driven::No),
             forget: Mutex::new(Some(forget)),
@@ -96,8 +104,10 @@ impl Shared {
         Arc::clone(&lock(&self.redactor))
     }
 
-    /// An incarnation begins. It has failed until it has done something well.
-    pub(crate) fn began(&self) {
+    /// An incarnation begins, and takes messages here: also when whoever had it started does not wait any more. It has failed
+    /// until it has done something well.
+    pub(crate) fn began(&self, address: &Address<Mail>) {
+        *lock(&self.address) = Some(address.clone());
         lock(&self.health).failures += 1;
         self.up.send_modify(|up| *up = up.wrapping_add(1));
     }
@@ -191,11 +201,8 @@ impl Shared {
             let (spec, address) =
                 session_spec(self).map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
             match self.parent.start_child(spec, deadline).await {
-                Ok(_) => {
-                    *lock(&self.address) = Some(address.clone());
-                    return Ok(address);
-                }
-                // It is between two incarnations.
+                Ok(_) => return Ok(address),
+                // It begins, or is between two incarnations.
                 Err(StartError::AlreadyStarted(_)) => {
                     // The sender is in here.
                     let _ = up.changed().await;
@@ -219,6 +226,25 @@ impl Shared {
                 SessionError::NotStarted { reason: other.to_string() }
             }
         }
+    }
+
+    /// How far it is, without what must not leave.
+    pub(crate) fn snapshot(&self) -> SessionSnapshot {
+        let redactor = self.redactor();
+        let mut snapshot = lock(&self.snapshot).clone();
+        snapshot.last_text = redactor.redact(&snapshot.last_text).into_owned();
+        if let Some(last) = &mut snapshot.last_turn {
+            last.stop = redact_stop(&redactor, &last.stop);
+        }
+        for approval in &mut snapshot.approvals {
+            approval.reason = redactor.redact(&approval.reason).into_owned();
+            if let Cow::Owned(input) = redact_json(&redactor, approval.call.input.get())
+                && let Ok(input) = RawValue::from_string(input)
+            {
+                approval.call.input = input.into();
+            }
+        }
+        snapshot
     }
 
     /// What is told of a state that is at hand.
@@ -292,6 +318,9 @@ impl Observer for Shared {
                     snapshot.queue.retain(|waiting| Some(*waiting) != *queued);
                     snapshot.status = SessionStatus::Running(*turn);
                 }
+                EventKind::ModelAnswered { response, .. } => {
+                    snapshot.last_text = Message::assistant(response.content.clone()).text();
+                }
                 EventKind::TurnFinished { turn, stop, usage } => {
                     let model_calls = snapshot.last_turn.as_ref().map_or(0, |last| last.model_calls);
                     snapshot.last_turn =
@@ -302,6 +331,7 @@ impl Observer for Shared {
                 _ => {}
             }
         }
+        self.audit.recorded(&self.key, event);
         self.hub.recorded(seq, event);
     }
 

@@ -11,6 +11,7 @@ use conjure_sandbox::Executor;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use crate::executors::{ExecutorOptions, Executors};
 use crate::journal::JournalAccess;
 use crate::supervision::Failure;
 
@@ -35,17 +36,25 @@ impl fmt::Debug for SessionParts {
     }
 }
 
+/// What a session's parts are made from.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Fitting<'a> {
+    /// Which session.
+    pub key: &'a SessionKey,
+    /// What it was opened with.
+    pub profile: &'a Profile,
+    /// Where its sandboxes are supervised, for tools that have one.
+    pub executors: Executors,
+}
+
 /// Makes the parts of sessions from what is recorded of them. The host gives it.
 pub trait Outfit: Send + Sync + 'static {
     /// The parts of this session. Called at each start of its actor, on the actor's own task, within its time to start.
     ///
     /// # Errors
     /// Whatever is missing; the session does not start then, and is tried again with the next message.
-    fn outfit<'a>(
-        &'a self,
-        key: &'a SessionKey,
-        profile: &'a Profile,
-    ) -> BoxFuture<'a, Result<SessionParts, Failure>>;
+    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>>;
 }
 
 /// When a turn that was under way is driven on.
@@ -61,9 +70,9 @@ pub enum Resume {
 /// How sessions are treated.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// Under whose name leases are taken: this process, in its present incarnation.
+    /// Under whose name leases are taken. A process that takes the name of one that is dead need not wait for its leases.
     pub owner: Owner,
-    /// For how long a lease is taken. After a crash of the process, so long others wait.
+    /// For how long a lease is taken. After a crash of the process, so long those of other names wait.
     pub lease: Duration,
     /// When an idle session is put away.
     pub idle_after: Duration,
@@ -73,6 +82,8 @@ pub struct SessionOptions {
     pub grace: Duration,
     /// When a turn that was under way is driven on.
     pub resume: Resume,
+    /// How a session's sandbox is treated.
+    pub executors: ExecutorOptions,
     /// How many messages may wait for a session.
     pub queue: usize,
     /// How often in a row a session may fail before it is left alone.
@@ -84,7 +95,7 @@ pub struct SessionOptions {
 impl SessionOptions {
     /// Leases of a minute, 15 minutes until a session is put away, 30 seconds for a call.
     #[must_use]
-    pub const fn new(owner: Owner) -> Self {
+    pub fn new(owner: Owner) -> Self {
         Self {
             owner,
             lease: Duration::from_secs(60),
@@ -92,6 +103,7 @@ impl SessionOptions {
             deadline: Duration::from_secs(30),
             grace: CANCEL_GRACE,
             resume: Resume::WhenAttached,
+            executors: ExecutorOptions::default(),
             queue: 256,
             quarantine_after: 4,
             ring: (256, 1 << 20),

@@ -15,7 +15,7 @@ use conjure_journal::{PageLimit, SessionKey};
 use super::error::SessionError;
 use super::hub::{Entry, Found, Hub};
 use super::ledger::JournalLedger;
-use super::redaction::{Pieces, redact_event};
+use super::redaction::{Pieces, redact_event, redact_stop};
 use crate::journal::JournalAccess;
 
 /// How much is read from the journal at once.
@@ -323,7 +323,7 @@ impl Turn {
         match (&event.kind, self.phase) {
             (EventKind::TurnFinished { turn, stop, .. }, Phase::Running(running)) if *turn == running => {
                 self.phase = Phase::Over;
-                let (turn, stop) = (*turn, stop.clone());
+                let (turn, stop) = (*turn, redact_stop(&self.subscription.redactor, stop));
                 self.ready.push_back(TurnEvent::Ended { turn, stop });
             }
             (EventKind::Unqueued { id }, Phase::Waiting(waiting)) if *id == waiting => {

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use conjure_base::{CallId, Deadline};
 use conjure_conversation::{
-    Block, CommandKind, Conversation, Decision, DriveError, InterruptCause, LedgerError, Limits, Post,
-    QueueId, Rejection, Rim, Step, SubmitError, TurnOptions, next, run_turn,
+    Block, BlockKind, CallStatus, CommandKind, Conversation, Decision, DriveError, InterruptCause,
+    LedgerError, Limits, OpenCall, Post, QueueId, Rejection, Rim, State, Step, SubmitError, TurnOptions,
+    next, run_turn,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::bringing::bring_back;
 use super::error::SessionError;
 use super::message::Answer;
 use super::shared::{Driven, Shared};
@@ -51,7 +53,7 @@ pub(crate) enum Order {
         reply: Answer<()>,
     },
     Interrupt {
-        reply: Answer<()>,
+        replies: Vec<Answer<()>>,
     },
     /// Nothing but to drive on.
     Resume,
@@ -114,7 +116,9 @@ impl Errand {
         };
         let rim =
             Rim { model: &*self.parts.model, composer: &*self.parts.composer, tools: &*self.parts.tools };
-        match run_turn(&mut self.conversation, rim, options).await {
+        let driven = run_turn(&mut self.conversation, rim, options).await;
+        bring_back(&self.shared.key, self.parts.executor.as_deref(), &self.cancel).await;
+        match driven {
             Ok(_) | Err(DriveError::NoTurn) => Ok(()),
             Err(DriveError::Ledger(error)) => Err(error),
             Err(other) => Err(LedgerError::Failed { reason: other.to_string() }),
@@ -149,14 +153,16 @@ impl Errand {
                 let submitted = self.submit(CommandKind::Decide { call, decision }).await;
                 self.answer(reply, submitted, Ok(()))
             }
-            Order::Interrupt { reply } => {
+            Order::Interrupt { replies } => {
                 let cause = InterruptCause::Cancelled;
-                let submitted = match self.submit(CommandKind::Interrupt { cause }).await {
-                    // It was over by then.
-                    Ok(Err(Rejection::NoTurn)) => Ok(Ok(())),
-                    other => other,
+                let (result, ended) = match self.submit(CommandKind::Interrupt { cause }).await {
+                    // Else it was over by then.
+                    Ok(Ok(()) | Err(Rejection::NoTurn)) => (Ok(()), Ok(())),
+                    Ok(Err(rejection)) => (Err(rejection.into()), Ok(())),
+                    Err(error) => (Err(error.clone().into()), Err(error)),
                 };
-                self.answer(reply, submitted, Ok(()))
+                answer_all(replies, &result);
+                ended
             }
         }
     }
@@ -190,5 +196,21 @@ impl Errand {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a tool of it was ever started.
+pub(crate) fn has_run_tools(state: &State) -> bool {
+    let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
+    let is_begun =
+        |open: &OpenCall| matches!(open.status, CallStatus::Started { .. } | CallStatus::Finished(_));
+    state.messages().iter().any(|message| message.content.iter().any(is_result))
+        || state.open_calls().iter().any(is_begun)
+}
+
+/// Tells everybody who waits for the same.
+pub(crate) fn answer_all(replies: Vec<Answer<()>>, result: &Result<(), SessionError>) {
+    for reply in replies {
+        reply.send(result.clone());
     }
 }

@@ -74,3 +74,25 @@ async fn a_wait_for_a_person_survives_the_process() {
     assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
     host.shutdown().await;
 }
+
+#[tokio::test]
+async fn an_interruption_beside_a_decision_is_not_lost_while_another_waits() {
+    let host = Host::over(crate::support::memory(), Stage::default(), options("first")).await;
+    for _ in 0..20 {
+        let session = host.open().await;
+        let turn = session.send("call ask ask").await.unwrap();
+        let calls = loop {
+            let snapshot = session.snapshot().await.unwrap();
+            match snapshot.approvals.as_slice() {
+                [] => tokio::task::yield_now().await,
+                waiting => break waiting.iter().map(|one| one.call.id.clone()).collect::<Vec<_>>(),
+            }
+        };
+        let decide = session.decide(calls[0].clone(), Decision::Allow);
+        let (decided, interrupted) = tokio::join!(decide, session.interrupt());
+        assert_eq!((decided, interrupted), (Ok(()), Ok(())));
+        assert_eq!(session.snapshot().await.unwrap().status, SessionStatus::Idle);
+        assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
+    }
+    host.shutdown().await;
+}

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use conjure_actors::session::{SessionError, SessionStatus};
+use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{EventKind, ToolOutcome};
 use conjure_journal::{Journal, MemoryJournal};
 
-use crate::support::{Disk, Faulty, memory, of};
+use crate::support::{Disk, Faulty, SECOND, memory, of};
 use crate::world::{Host, Stage, answered, follow, key, options};
 
 /// How the tools of a session ended, by name.
@@ -154,6 +155,47 @@ async fn a_journal_that_is_lost_under_a_turn_is_a_value_and_the_turn_goes_on() {
     assert!(restarts >= 6, "{restarts} losses; the test lost its grip");
     let actor = tree.find(&["sessions", &session.id().to_string(), "actor"]).unwrap();
     assert_eq!(actor.actor.restarts, 0, "a failure of the journal is a value");
+    host.shutdown().await;
+}
+
+/// Nobody is told that a turn was interrupted while its end is not recorded.
+#[tokio::test(start_paused = true)]
+async fn an_interruption_that_cannot_be_recorded_is_not_acknowledged() {
+    let faulty = Faulty::new(MemoryJournal::new());
+    let opened = faulty.clone();
+    let open: Arc<conjure_actors::journal::OpenJournal> = Arc::new(move || {
+        opened.mend();
+        let journal: Arc<dyn Journal> = Arc::new(opened.clone());
+        Box::pin(async move { Ok(journal) })
+    });
+    let host = Host::over(open, Stage::default(), options("first")).await;
+    let session = host.open().await;
+    let _turn = session.send("call door").await.unwrap();
+    host.stage.reached(1).await;
+    faulty.lose_after(0);
+    let refused = session.interrupt().await;
+    assert!(matches!(refused, Err(SessionError::Journal { .. })), "{refused:?}");
+    host.stage.open();
+    // Said again, it is so.
+    session.interrupt().await.unwrap();
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+/// Who wanted it first does not wait for it any more: it comes all the same, and the next one finds it.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_nobody_waits_for_any_more_is_found() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    *host.stage.slow.lock().unwrap() = SECOND * 2;
+    let soon = SystemClock.deadline(SECOND);
+    let late = session.clone().with_deadline(soon).send("hello").await.unwrap_err();
+    assert!(matches!(late, SessionError::DeadlinePassed), "{late}");
+    // Nor is anybody held up by one who was dropped.
+    let dropped = tokio::time::timeout(SECOND / 2, session.send("hello")).await;
+    assert!(dropped.is_err());
+    assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
+    assert_eq!(host.trees(), 1);
     host.shutdown().await;
 }
 

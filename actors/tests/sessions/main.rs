@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod approvals;
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod failing;
 #[cfg(test)]
 mod ledger;
@@ -14,6 +16,8 @@ mod runtime;
 mod support;
 #[cfg(test)]
 mod talking;
+#[cfg(test)]
+mod travelling;
 #[cfg(test)]
 mod whole;
 #[cfg(test)]

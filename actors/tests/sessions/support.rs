@@ -87,6 +87,8 @@ struct Fault {
     /// After so many further appends its writer is lost.
     lost_after: Option<u64>,
     losses: u64,
+    /// Leases are not renewed.
+    renewals_fail: bool,
 }
 
 impl Faulty {
@@ -100,6 +102,10 @@ impl Faulty {
 
     pub(crate) fn losses(&self) -> u64 {
         self.fault.lock().unwrap().losses
+    }
+
+    pub(crate) fn fail_renewals(&self) {
+        self.fault.lock().unwrap().renewals_fail = true;
     }
 
     pub(crate) fn mend(&self) {
@@ -142,6 +148,9 @@ impl Journal for Faulty {
     }
 
     fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease> {
+        if self.fault.lock().unwrap().renewals_fail {
+            return Box::pin(async { Err(JournalError::Closed) });
+        }
         self.inner.renew(key, epoch, time)
     }
 

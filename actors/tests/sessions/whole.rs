@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use conjure_actors::journal::OpenJournal;
 use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{Outfit, SessionParts};
+use conjure_actors::session::{Fitting, Outfit, SessionParts};
 use conjure_actors::supervision::Failure;
 use conjure_base::{Redactor, SystemClock, TenantId};
+use conjure_conversation::Composition;
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
-use conjure_conversation::{Composition, Profile};
-use conjure_journal::{Owner, SessionKey};
+use conjure_journal::Owner;
 use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox};
 use conjure_toolbox::{AllowAll, Toolbox};
 use futures_util::FutureExt;
@@ -37,11 +37,7 @@ struct Bench {
 }
 
 impl Outfit for Bench {
-    fn outfit<'a>(
-        &'a self,
-        _: &'a SessionKey,
-        _: &'a Profile,
-    ) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+    fn outfit<'a>(&'a self, _: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
         async move {
             let executor: Arc<dyn Executor> = Arc::clone(&self.sandbox) as _;
             let toolbox = Toolbox::builder().executor(Arc::clone(&executor)).approver(AllowAll).build()?;
@@ -76,6 +72,7 @@ async fn check(open: Arc<OpenJournal>) {
     let listing = session.files().await.unwrap();
     let names: Vec<String> = listing.entries.iter().map(|entry| entry.path.clone()).collect();
     assert!(names.iter().any(|name| name.ends_with("note.txt")), "{names:?}");
+    assert_eq!(session.executor().await.unwrap().layout(), sandbox.layout());
 
     // The session is killed while a command runs: the command is ended, not run again, and the model is told.
     let mut turn = session.send("And now wait.").await.unwrap();

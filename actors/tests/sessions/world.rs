@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
 use conjure_actors::session::{
-    Outfit, Session, SessionOptions, SessionParts, Setting, Turn, TurnEvent, Update,
+    Fitting, Outfit, Session, SessionOptions, SessionParts, Setting, Turn, TurnEvent, Update,
 };
 use conjure_actors::supervision::{
     Backoff, ChildId, Failure, Intensity, Root, Strategy, Supervisor, SupervisorSpec,
 };
-use conjure_base::{Redactor, SessionId, TenantId};
+use conjure_base::{Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Access, Authorization, Block, BlockKind, CallContext, CallTraits, Composer, Composition, EventKind,
-    Message, Model, ModelEvent, ModelStream, Profile, Request, Response, Role, StopReason, ToolCall,
-    ToolResult, ToolRunner, TurnStop, Usage, pairing,
+    Message, Model, ModelEvent, ModelStream, Request, Response, Role, StopReason, ToolCall, ToolResult,
+    ToolRunner, TurnStop, Usage, pairing,
 };
 use conjure_journal::{MemoryJournal, Owner, PageLimit, SessionKey};
 use futures_util::future::BoxFuture;
@@ -34,6 +35,8 @@ pub(crate) struct Stage {
     doors: Arc<Doors>,
     /// How many outfits are still to fail, and to panic.
     pub(crate) broken: Arc<Mutex<(u32, u32)>>,
+    /// How long an outfit takes.
+    pub(crate) slow: Arc<Mutex<Duration>>,
 }
 
 struct Doors {
@@ -162,12 +165,10 @@ impl ToolRunner for Stage {
 }
 
 impl Outfit for Stage {
-    fn outfit<'a>(
-        &'a self,
-        _: &'a SessionKey,
-        profile: &'a Profile,
-    ) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
         async move {
+            let slow = *self.slow.lock().unwrap();
+            SystemClock.sleep_until(SystemClock.deadline(slow)).await;
             let (fails, panics) = {
                 let mut broken = self.broken.lock().unwrap();
                 let now = (broken.0 > 0, broken.1 > 0);
@@ -176,7 +177,11 @@ impl Outfit for Stage {
             };
             assert!(!panics, "the outfit panics");
             if fails {
-                return Err(format!("there is no model `{}`", profile.model.as_deref().unwrap_or("?")).into());
+                return Err(format!(
+                    "there is no model `{}`",
+                    fitting.profile.model.as_deref().unwrap_or("?")
+                )
+                .into());
             }
             Ok(SessionParts {
                 model: Arc::new(self.clone()),

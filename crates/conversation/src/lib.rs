@@ -74,7 +74,7 @@ pub use model::{
     ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, model_fn,
 };
 pub use pairing::PairingError;
-pub use profile::{PinnedSkill, Profile};
+pub use profile::{PinnedSkill, Profile, Withheld};
 pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use runner::{Access, Authorization, CallContext, CallTraits, ToolRunner};
@@ -84,5 +84,5 @@ pub use session_event::{
 };
 pub use state::{Approval, CallStatus, FinishedTurn, OpenCall, State, Turn};
 pub use stop::{AfterAnswer, StopReason};
-pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolResult};
+pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
 pub use usage::Usage;

@@ -16,7 +16,7 @@ use tracing::Instrument;
 
 use crate::event::ToolOutcome;
 use crate::runner::{Access, Authorization, CallContext, CallTraits, ToolRunner};
-use crate::tool::{ToolCall, ToolResult};
+use crate::tool::{ToolCall, ToolEnding, ToolResult};
 
 /// How long cancelled tools may take to end what they started, before they are dropped.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
@@ -197,7 +197,8 @@ async fn run_one(
     let run = AssertUnwindSafe(async { runner.run(call, context).await }).catch_unwind();
     let mut result = run.instrument(span.clone()).await.unwrap_or_else(|_| {
         span.record("error.type", "panic");
-        ToolResult::error(&call.id, "the tool crashed; what it did until then is not known")
+        let text = "the tool crashed; what it did until then is not known";
+        ToolResult::error(&call.id, text).ended(ToolEnding::Crashed)
     });
     // Whatever the tool says, its result answers its own call.
     result.tool_use_id = call.id.clone();

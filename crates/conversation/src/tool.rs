@@ -110,6 +110,36 @@ pub struct ToolResult {
     pub content: Vec<ResultContent>,
     /// Whether the call failed; the model reads the content as the reason.
     pub is_error: bool,
+    /// How it ended otherwise than by its tool's own word. The model is told in the content; this is for those who keep an
+    /// account.
+    #[serde(default, skip_serializing_if = "ToolEnding::is_returned")]
+    pub ending: ToolEnding,
+}
+
+/// How a call that ran ended, as far as whoever ran it knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolEnding {
+    /// The tool returned, well or not.
+    #[default]
+    Returned,
+    /// It was not started, since its tool is unknown or its input makes no sense.
+    Rejected,
+    /// Its time was up.
+    TimedOut,
+    /// It was cancelled.
+    Cancelled,
+    /// Its sandbox was lost while it ran; nobody knows what it did.
+    Lost,
+    /// The tool panicked.
+    Crashed,
+}
+
+impl ToolEnding {
+    const fn is_returned(&self) -> bool {
+        matches!(self, Self::Returned)
+    }
 }
 
 impl ToolResult {
@@ -120,6 +150,7 @@ impl ToolResult {
             tool_use_id: call.clone(),
             content: vec![ResultContent::Text { text: text.into() }],
             is_error: false,
+            ending: ToolEnding::Returned,
         }
     }
 
@@ -127,6 +158,13 @@ impl ToolResult {
     #[must_use]
     pub fn error(call: &CallId, reason: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text_result(call, reason) }
+    }
+
+    /// The same, of a call that ended so.
+    #[must_use]
+    pub const fn ended(mut self, ending: ToolEnding) -> Self {
+        self.ending = ending;
+        self
     }
 
     /// Its texts, joined by newlines.
@@ -217,7 +255,7 @@ mod tests {
         let text = |text: &str| ResultContent::Text { text: text.to_owned() };
         let image = ResultContent::Image { media_type: "image/png".to_owned(), data: "AA==".to_owned() };
         let check = |content: Vec<ResultContent>, is_error, expected: &str| {
-            let result = ToolResult { tool_use_id: CallId::new("a"), content, is_error };
+            let result = ToolResult { content, is_error, ..ToolResult::text_result(&CallId::new("a"), "") };
             let head = r#"{"type":"tool_result","tool_use_id":"a""#;
             assert_eq!(result.to_json(), format!("{head}{expected}}}"));
         };

@@ -68,7 +68,8 @@ impl FileJob {
             Request::View { path, .. } => (false, true, "viewing", path),
             Request::Read { path, .. } => (false, true, "reading", path),
             Request::Replace { path, .. } => (false, false, "editing", path),
-            Request::List { path, .. } => (false, false, "listing", path),
+            Request::List { path, .. } | Request::Walk { path, .. } => (false, false, "listing", path),
+            Request::Folder { path, .. } => (false, false, "making", path),
             Request::Exec(_) => return Err(error::error(ErrorCode::BadRequest, "not a file operation")),
         };
         let (reply_from, reply_to) = pipe_from_child()?;
@@ -94,7 +95,10 @@ impl FileJob {
             feed: input.map(|(_, to)| Feed::new(to, Framing::Pieces, cx.channel, cx.outbox)),
             content: output.map(|(from, _)| from),
             cut: None,
-            is_change: matches!(request, Request::Write { .. } | Request::Replace { .. }),
+            is_change: matches!(
+                request,
+                Request::Write { .. } | Request::Replace { .. } | Request::Folder { .. }
+            ),
             name: format!("{doing} `{path}`"),
         };
         Ok((job, worker))
@@ -240,7 +244,7 @@ impl FileJob {
     }
 
     fn is_finished_change(&self) -> bool {
-        [br#"{"Ok":{"write":"#.as_slice(), br#"{"Ok":{"provide":"#]
+        [br#"{"Ok":{"write":"#.as_slice(), br#"{"Ok":{"folder":"#, br#"{"Ok":{"provide":"#]
             .iter()
             .any(|done| self.reply.starts_with(done))
     }

@@ -23,7 +23,7 @@ use conjure_guest::protocol::{
 
 use self::readiness::{Token, take_turns};
 use crate::channels::UsedChannels;
-use crate::exec::{ExecJob, SpillFolder, Surroundings, Writing};
+use crate::exec::{Burden, ExecJob, Shim, Shims, SpillFolder, Surroundings, Writing};
 use crate::feed::FeedError;
 use crate::file_job::{FileJob, Places};
 use crate::files::Roots;
@@ -163,6 +163,7 @@ struct Guest {
     channels: BTreeMap<u32, Channel>,
     used: UsedChannels,
     children: HashMap<Pid, Child>,
+    shims: Shims,
     tunnels: Tunnels,
     /// Since when processes that lost their shim are being killed, and when to look again.
     sweep: Option<(Duration, Duration)>,
@@ -196,6 +197,7 @@ impl Guest {
             channels: BTreeMap::new(),
             used: UsedChannels::default(),
             children: HashMap::new(),
+            shims: Shims::default(),
             tunnels: Tunnels::default(),
             sweep: None,
             scratch: vec![0; SCRATCH],
@@ -381,9 +383,14 @@ impl Guest {
                 walls: session.walls.as_ref().map(AsFd::as_fd),
                 oom_score: &self.oom_score,
                 null: self.null.as_fd(),
+                burden: if self.channels.is_empty() && !cx.outbox.is_large() {
+                    Burden::Light
+                } else {
+                    Burden::Heavy
+                },
                 writing: session.watch.as_ref().map_or(Writing::Allowed, Watch::writing),
             };
-            let (job, pid) = ExecJob::start(request, &surroundings, &mut cx)?;
+            let (job, pid) = ExecJob::start(request, &surroundings, &mut self.shims, &mut cx)?;
             (Job::Exec(Box::new(job)), pid)
         } else {
             let room = session.watch.as_ref().map(Watch::room);
@@ -410,15 +417,23 @@ impl Guest {
                 channel.job.has_deadline()
                     && channel.deadline.is_some_and(|deadline| deadline <= clock::now())
             });
-            let result = self.with_job(number, |job, cx| {
+            let advanced = self.with_job(number, |job, cx| {
                 let mut result = job.advance(cx);
                 if result.is_none() && is_late {
                     job.cut(Cut::TimedOut, cx.now);
                     result = job.advance(cx);
                 }
-                result
+                (result, job.take_idle())
             });
-            if let Some(Some(result)) = result {
+            let Some((result, idle)) = advanced else { continue };
+            if let Some(shim) = idle {
+                // It is nobody's now, and ended by what it is told or by the end of its line.
+                if let Some(child) = self.children.get_mut(&shim.pid()) {
+                    child.channel = NO_OPERATION;
+                }
+                self.shims.keep(shim);
+            }
+            if let Some(result) = result {
                 self.note_written(number, &result);
                 self.outbox.done(number, &result);
                 self.forget(number);
@@ -441,6 +456,14 @@ impl Job {
         match self {
             Self::Exec(job) => job.has_deadline(),
             Self::File(job) => job.has_deadline(),
+        }
+    }
+
+    /// The shim that has no more to do for it, once.
+    fn take_idle(&mut self) -> Option<Shim> {
+        match self {
+            Self::Exec(job) => job.take_idle(),
+            Self::File(_) => None,
         }
     }
 

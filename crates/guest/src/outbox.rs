@@ -24,6 +24,11 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    /// Whether much waits, or did a moment ago.
+    pub(crate) fn is_large(&self) -> bool {
+        self.buffer.capacity() > CONTENT_MARK
+    }
+
     /// Queues a frame whose payload is `value` as JSON.
     pub(crate) fn json(&mut self, kind: FrameKind, channel: u32, value: &impl Serialize) {
         match serde_json::to_vec(value) {

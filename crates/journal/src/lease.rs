@@ -10,10 +10,11 @@ use crate::key::Epoch;
 /// The longest owner's name, in bytes.
 const LONGEST_OWNER: usize = 128;
 
-/// Who holds a lease: a host, in its present incarnation. 1 to 128 bytes, no control characters.
+/// Who holds a lease: a host. 1 to 128 bytes, no control characters.
 ///
-/// The same owner may lease a session again at any time, so a host that was started again should have another name: its
-/// leftovers are then waited for like those of a stranger.
+/// The same owner may lease a session again at any time. So a host that is the only one of its name, whose predecessor is
+/// surely dead when it starts, keeps the name and waits for nothing after a crash. Where two may live at a time, each has a
+/// name of its own, another one after each start: the leftovers of the dead are then waited for like those of a stranger.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(String);
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conjure_base::{SessionId, TenantId};
+
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::Isolation;
 use crate::limits::Limits;
@@ -54,6 +56,12 @@ pub struct ExecutionContext {
     pub network: NetworkPolicy,
     /// What it may use.
     pub limits: Limits,
+    /// Whose the sandbox is, where that is known. It is for people who look for a session's sandbox: a container bears it as
+    /// the label `conjure.tenant`.
+    pub tenant: Option<TenantId>,
+    /// Which session's it is, as [`ExecutionContext::tenant`]: `docker ps --filter label=conjure.session=ses_…` finds the
+    /// container. No secret: whoever may ask the engine reads it.
+    pub session: Option<SessionId>,
     /// What must be enforced: a sandbox that cannot is not made. It cannot be lowered by a session where the host
     /// lays its own floor over it.
     pub floor: Isolation,
@@ -71,6 +79,8 @@ impl ExecutionContext {
             timeout: Duration::from_secs(30),
             network: NetworkPolicy::None,
             limits: Limits::default(),
+            tenant: None,
+            session: None,
             floor: Isolation::NONE,
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! <data>/store/       contents by digest: skills as sandboxes were given them
 //! <data>/sandboxes/   a place for each sandbox: its shelves, its cut output
-//! <data>/workspaces/  a place for each session's own workspace
+//! <data>/workspaces/  a place for each session's own workspace; those with names stay until they are removed
 //! <data>/collected    dated when contents were last removed that nobody used
 //! ```
 //!
@@ -133,6 +133,55 @@ impl DataFolder {
         Ok(PrivateWorkspace { path: place.workspace(), place, data: self.clone() })
     }
 
+    /// The workspace of this name, private to a session that is revived by other processes: it stays until
+    /// [`DataFolder::remove_workspace`]. It is made, empty, where it is missing. Blocks.
+    ///
+    /// # Errors
+    /// `BadRequest` for what is no name of one; `NoSpace` and others by the system.
+    pub fn named_workspace(&self, name: &str) -> Result<PathBuf, SandboxError> {
+        let place = self.named_place(name)?;
+        let path = place.join("workspace");
+        // The place keeps others out: commands can change the permissions of what is in it.
+        for folder in [&place, &path] {
+            match DirBuilder::new().mode(0o700).create(folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(unusable("make", folder, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(path)
+    }
+
+    /// Removes the workspace of this name, whatever commands made of it. Nothing may run in it any more. Whether it was
+    /// there. Blocks.
+    ///
+    /// # Errors
+    /// `BadRequest` for what is no name of one; when something in it cannot be removed.
+    pub fn remove_workspace(&self, name: &str) -> Result<bool, SandboxError> {
+        let place = self.named_place(name)?;
+        match FolderId::of(&place) {
+            Ok(id) => remove_folder(&place, id).map(|()| true),
+            Err(_) if !place.exists() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a workspace of this name lies. Its first letter keeps it apart from places without a name, and from dead ones.
+    fn named_place(&self, name: &str) -> Result<PathBuf, SandboxError> {
+        let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
+            && !name.starts_with("dead-")
+            && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
+        if is_name && name.len() <= 128 {
+            return Ok(self.inner.workspaces.path().join(name));
+        }
+        let message = format!(
+            "`{}` is no name of a workspace: 1 to 128 of `a-z`, `0-9`, `-` and `_`, a letter first",
+            name.escape_debug()
+        );
+        Err(SandboxError::new(SandboxErrorKind::BadRequest, message))
+    }
+
     /// All files of a folder as they are now, in the store. What the store cannot take is left out, and logged: links
     /// that lead out of the folder, devices, pipes and sockets. Blocks.
     ///
@@ -207,9 +256,15 @@ impl DataFolder {
     fn tidy(&self) {
         for places in [&self.inner.sandboxes, &self.inner.workspaces] {
             match places.sweep() {
-                Ok(swept) => swept.failures.iter().for_each(|error| {
-                    tracing::warn!(%error, "what a dead host left cannot be removed");
-                }),
+                Ok(swept) => {
+                    if swept.removed > 0 {
+                        let path = places.path().display();
+                        tracing::info!(%path, removed = swept.removed, "removed what dead hosts left");
+                    }
+                    swept.failures.iter().for_each(|error| {
+                        tracing::warn!(%error, "what a dead host left cannot be removed");
+                    });
+                }
                 Err(error) => tracing::warn!(%error, "what dead hosts left cannot be removed"),
             }
         }

@@ -108,14 +108,15 @@ pub trait Executor: Send + Sync + fmt::Debug {
     }
 
     /// What the model is to be told, once, with the result of a call that has just returned: that the sandbox is another
-    /// one than before, and what of the old one is gone. Taking it is telling it.
+    /// one than before, and what of the old one is gone; what of the host's files it was not given. Taking it is telling it.
     fn take_notice(&self) -> Option<String> {
         None
     }
 
     /// Brings what commands made and changed in the workspace since the last time back to the host's folder, where it is not
-    /// there already ([`Sharing::Transferred`]): plain files, each whole. What commands removed stays there. The sandbox goes
-    /// on; what is not brought back before its end is lost.
+    /// there already ([`Sharing::Transferred`]): folders, and plain files, each whole, with their permissions. What commands
+    /// removed stays there, but where something of another kind has its name now. The sandbox goes on; what is not brought back
+    /// before its end is lost.
     fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
         let _ = options;
         Box::pin(async { Ok(BroughtBack::default()) })

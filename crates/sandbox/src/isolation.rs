@@ -1,5 +1,7 @@
 //! What a sandbox keeps apart from the host: what is promised, what was achieved, and what a host demands.
 
+use crate::error::{SandboxError, SandboxErrorKind};
+
 /// Whether a sandbox keeps something apart from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Boundary {
@@ -127,6 +129,23 @@ impl Isolation {
     #[must_use]
     pub fn satisfies(&self, floor: &Self) -> bool {
         self.lacking(floor).next().is_none()
+    }
+
+    /// Refuses what is weaker than the floor.
+    ///
+    /// # Errors
+    /// `NotEnforced`, with the names of the boundaries that are lacking.
+    pub fn demand(&self, floor: &Self) -> Result<(), SandboxError> {
+        let lacking: Vec<&str> = self.lacking(floor).collect();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "the sandbox cannot enforce what is demanded of it: {}; take another kind of sandbox, or a machine that \
+             permits it",
+            lacking.join(", ")
+        );
+        Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
     }
 
     /// What both enforce.

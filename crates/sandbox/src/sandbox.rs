@@ -97,7 +97,7 @@ impl Sandbox {
         deadline: Deadline,
     ) -> Result<Self, SandboxError> {
         context.check()?;
-        demand(&connector.isolation(), &context.floor)?;
+        connector.isolation().demand(&context.floor)?;
         let made = async {
             let mut connection = connector.connect(context).await?;
             if let Some(proxy) = &connection.proxy {
@@ -109,7 +109,7 @@ impl Sandbox {
                 Ok((welcome, decoder)) => {
                     let isolation = connection.guard.greeted(&welcome);
                     let admitted = connection.guard.admit(&welcome);
-                    match admitted.and_then(|()| demand(&isolation, &context.floor)) {
+                    match admitted.and_then(|()| isolation.demand(&context.floor)) {
                         Ok(()) => return Ok((connection, decoder, isolation)),
                         Err(refusal) => refusal,
                     }
@@ -259,6 +259,11 @@ impl Executor for Sandbox {
                 None => Ok(BroughtBack::default()),
             }
         })
+    }
+
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    fn take_notice(&self) -> Option<String> {
+        self.traveller.as_ref()?.take_notice()
     }
 
     fn run<'a>(
@@ -491,20 +496,6 @@ impl Flow {
         })
         .boxed()
     }
-}
-
-/// Refuses what is weaker than the floor.
-fn demand(isolation: &Isolation, floor: &Isolation) -> Result<(), SandboxError> {
-    let lacking: Vec<&str> = isolation.lacking(floor).collect();
-    if lacking.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "the sandbox cannot enforce what is demanded of it: {}; take another kind of sandbox, or a machine that \
-         permits it",
-        lacking.join(", ")
-    );
-    Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
 }
 
 pub(crate) fn wrong_reply(call: &Call) -> SandboxError {

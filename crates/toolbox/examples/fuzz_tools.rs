@@ -269,6 +269,7 @@ fn listing(random: &mut Random) -> Listing {
         kind: random.pick(&kinds),
         size: number(random),
         modified_ns: i64::MIN,
+        mode: 0o644,
     });
     let entries = entries.collect();
     Listing { entries, truncated: random.below(2) == 0 }

@@ -293,7 +293,8 @@ fn list(files: &BTreeMap<String, Vec<u8>>, folder: &str) -> Option<View> {
             } else {
                 (EntryKind::Directory, 0)
             };
-            entries.insert(path.clone(), DirectoryEntry { path, kind, size, modified_ns: 0 });
+            let mode = if kind == EntryKind::Directory { 0o755 } else { 0o644 };
+            entries.insert(path.clone(), DirectoryEntry { path, kind, size, modified_ns: 0, mode });
         }
     }
     let empty_workspace = entries.is_empty() && folder == WORKSPACE;

@@ -5,7 +5,7 @@ use std::future::Future;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use conjure_base::{CallId, Deadline};
-use conjure_conversation::{Access, CallTraits, ResultContent, ToolDefinition};
+use conjure_conversation::{Access, CallTraits, ResultContent, ToolDefinition, ToolEnding};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -53,10 +53,12 @@ pub enum ToolStatus {
     TimedOut,
     /// It was cancelled.
     Cancelled,
+    /// Its sandbox was lost while it ran; nobody knows what it did.
+    Lost,
 }
 
 impl ToolStatus {
-    /// Its name in the audit log.
+    /// Its name in the log.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
@@ -64,6 +66,18 @@ impl ToolStatus {
             Self::Rejected => "rejected",
             Self::TimedOut => "timed_out",
             Self::Cancelled => "cancelled",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// How its result tells it to those who keep an account.
+    pub(crate) const fn ending(self) -> ToolEnding {
+        match self {
+            Self::Succeeded | Self::Failed => ToolEnding::Returned,
+            Self::Rejected => ToolEnding::Rejected,
+            Self::TimedOut => ToolEnding::TimedOut,
+            Self::Cancelled => ToolEnding::Cancelled,
+            Self::Lost => ToolEnding::Lost,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::cli::doctor::check::{Check, Finding};
 /// What containers need, as far as it can be told.
 #[cfg(feature = "docker")]
 pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -> Vec<Check> {
-    use conjure::{Docker, SandboxErrorKind, Sharing};
+    use conjure::{Docker, EngineAddress, SandboxErrorKind, Sharing};
 
     let usual = Config::default().in_environment(environment);
     let config = config.unwrap_or(&usual);
@@ -21,6 +21,7 @@ pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -
         Err(error) => return vec![check("container engine", Finding::Missing(error.to_string()))],
     };
     let image = options.image.clone();
+    let is_remote = matches!(options.engine.as_slice(), [EngineAddress::Tcp(_)]);
     match Docker::new(options, []).check_environment().await {
         Ok(found) => {
             let rootless = if found.is_rootless { ", rootless" } else { "" };
@@ -37,9 +38,13 @@ pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -
             ]
         }
         Err(error) if error.kind() == SandboxErrorKind::EngineUnavailable => {
-            vec![check("container engine", Finding::Missing(error.to_string())).remedy(
-                "start Docker or Podman and let this user reach its socket; DOCKER_HOST says where it is",
-            )]
+            let remedy = if is_remote {
+                "start the engine there, and the tunnel to it (`ssh -N -L 127.0.0.1:2375:/var/run/docker.sock HOST`); \
+                 DOCKER_HOST says where it is"
+            } else {
+                "start Docker or Podman and let this user reach its socket; DOCKER_HOST says where it is"
+            };
+            vec![check("container engine", Finding::Missing(error.to_string())).remedy(remedy)]
         }
         Err(error) if error.kind() == SandboxErrorKind::ImageNotFound => vec![
             check("container engine", Finding::Good("answers".to_owned())),

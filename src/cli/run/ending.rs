@@ -1,59 +1,77 @@
 //! How a run ended: its answer, its exit code, and what the user is told besides.
 
-use conjure::{Error, Limit, LoopOutcome, StopReason, TurnOutcome, TurnStop, final_text};
+use conjure::{Limit, StopReason, TurnStop, stop_error};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::run::chronicle::End;
 use crate::cli::terminal::Terminal;
 
 /// How a run ended.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     /// The answer, or what there is of it.
     text: String,
     /// The exit code, or why there is no whole answer.
     result: Result<Exit, Failure>,
 }
 
+/// Why a turn was interrupted from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// By a signal, which has this exit code.
+    Signal(Exit),
+    /// The time for the whole run was over.
+    OutOfTime,
+    /// Nobody reads the events any more.
+    Unread,
+}
+
 impl Ending {
-    /// The ending of a conversation that `signal` may have interrupted.
-    pub(super) fn of(outcome: Result<LoopOutcome, Error>, signal: Option<Exit>) -> Self {
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => return Self { text: String::new(), result: Err(error.into()) },
+    /// The ending of a turn with this text, after so many calls of the model, which was interrupted from here for `cause`.
+    pub(crate) fn of(end: &End, text: String, model_calls: u32, cause: Option<Cause>) -> Self {
+        let stop = match end {
+            End::Stopped(TurnStop::Interrupted) => match cause {
+                Some(Cause::Signal(exit)) => return Self { text: String::new(), result: Ok(exit) },
+                Some(Cause::Unread) => return Self::unread(),
+                // Our own limit: as if the turn had had it.
+                Some(Cause::OutOfTime) => TurnStop::Deadline,
+                None => TurnStop::Interrupted,
+            },
+            End::Stopped(stop) => stop.clone(),
+            End::Waits => {
+                let told = "a tool call waits for a person's approval";
+                return Self { text: String::new(), result: Err(Failure::new(Exit::Denied, told)) };
+            }
         };
-        let error = match final_text(&outcome) {
-            Ok(text) => return Self { text, result: Ok(Exit::Done) },
-            Err(error) => error,
+        let Some(error) = stop_error(&stop, model_calls) else {
+            return Self { text, result: Ok(Exit::Done) };
         };
         let failure = Failure::from(error);
-        let (exit, hint) = match &outcome.stop {
-            TurnOutcome::RequiresAction(_) | TurnOutcome::Finished(TurnStop::Limit(Limit::DeniedCalls)) => {
-                (Exit::Denied, None)
+        let (exit, hint) = match &stop {
+            TurnStop::Limit(Limit::DeniedCalls) => (Exit::Denied, None),
+            TurnStop::Refused => {
+                (Exit::Refused, Some("the model's words above say why, if it gave a reason"))
             }
-            TurnOutcome::Finished(stop) => match stop {
-                TurnStop::Interrupted => match signal {
-                    Some(exit) => return Self { text: String::new(), result: Ok(exit) },
-                    None => return Self::unread(),
-                },
-                TurnStop::Refused => {
-                    (Exit::Refused, Some("the model's words above say why, if it gave a reason"))
-                }
-                TurnStop::Cut(StopReason::MaxTokens) => (Exit::Limit, Some("ask for less at once")),
-                TurnStop::Cut(StopReason::ContextWindowExceeded) => {
-                    (Exit::Limit, Some("give less text; large data belongs into a file (`--file`)"))
-                }
-                TurnStop::Deadline => (Exit::Limit, Some("raise `--timeout`")),
-                TurnStop::Limit(_) => (Exit::Limit, None),
-                TurnStop::ModelFailed(_) => (failure.exit, None),
-                _ => (Exit::Failed, None),
-            },
+            TurnStop::Cut(StopReason::MaxTokens) => (Exit::Limit, Some("ask for less at once")),
+            TurnStop::Cut(StopReason::ContextWindowExceeded) => {
+                (Exit::Limit, Some("give less text; large data belongs into a file (`--file`)"))
+            }
+            TurnStop::Deadline => (Exit::Limit, Some("raise `--timeout`")),
+            TurnStop::Limit(_) => (Exit::Limit, None),
+            TurnStop::ModelFailed(_) => (failure.exit, None),
+            _ => (Exit::Failed, None),
         };
         let failure =
             Failure { exit, hint: hint.map(str::to_owned).or(failure.hint), message: failure.message };
-        let is_partial = matches!(outcome.stop, TurnOutcome::Finished(TurnStop::Cut(_) | TurnStop::Refused));
-        let text = if is_partial { outcome.text() } else { String::new() };
+        let is_partial = matches!(stop, TurnStop::Cut(_) | TurnStop::Refused);
+        let text = if is_partial { text } else { String::new() };
         Self { text, result: Err(failure) }
+    }
+
+    /// There is none, for this reason.
+    pub(crate) const fn failed(failure: Failure) -> Self {
+        Self { text: String::new(), result: Err(failure) }
     }
 
     /// Nobody reads standard output any more, so nobody wants to know more.
@@ -63,7 +81,7 @@ impl Ending {
 
     /// Prints the answer, unless the events hold it, and gives the exit code or what went wrong. What there is of
     /// an answer that is not whole is no answer: it goes to standard error.
-    pub(super) fn tell(self, as_events: bool, terminal: &Terminal) -> Result<Exit, Failure> {
+    pub(crate) fn tell(self, as_events: bool, terminal: &Terminal) -> Result<Exit, Failure> {
         if self.result.is_err() && !self.text.is_empty() {
             terminal.note(&self.text);
         } else if matches!(self.result, Ok(Exit::Done)) && !as_events {
@@ -82,7 +100,7 @@ impl Ending {
 }
 
 /// `--timeout` passed before the model was called.
-pub(super) fn out_of_time() -> Failure {
+pub(crate) fn out_of_time() -> Failure {
     Failure::new(Exit::Limit, "the deadline passed before the conversation began").hint("raise `--timeout`")
 }
 
@@ -90,7 +108,7 @@ pub(super) fn out_of_time() -> Failure {
 mod tests {
     use conjure::{
         Access, Approver, Authorization, Block, CallTraits, Composition, LoopOptions, Message, Request,
-        ToolDefinition, ToolOutcome, Toolbox, approver_fn, model_fn, parse_response, tool_fn,
+        ToolDefinition, ToolOutcome, Toolbox, TurnOutcome, approver_fn, model_fn, parse_response, tool_fn,
     };
 
     use super::*;
@@ -116,7 +134,11 @@ mod tests {
         let options = LoopOptions::default();
         let outcome =
             conjure_conversation::run_loop(messages, &model, &composer, &toolbox, options).await.unwrap();
-        Ending::of(Ok(outcome), None).result.unwrap_err().exit
+        let end = match outcome.stop {
+            TurnOutcome::Finished(stop) => End::Stopped(stop),
+            TurnOutcome::RequiresAction(_) => End::Waits,
+        };
+        Ending::of(&end, String::new(), 1, None).result.unwrap_err().exit
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ const LARGEST_INPUT: usize = 4 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The prompt, checked.
-pub(super) fn prompt(text: &str) -> Result<&str, Failure> {
+pub(crate) fn prompt(text: &str) -> Result<&str, Failure> {
     if text.trim().is_empty() {
         return Err(Failure::usage("the prompt is empty")
             .hint("say what you want: conjure run … \"Which region grew fastest?\""));
@@ -26,7 +26,7 @@ pub(super) fn prompt(text: &str) -> Result<&str, Failure> {
 }
 
 /// Whether the model can be told the name of this file: as text, on a line of its own.
-pub(super) fn file(path: &Path) -> Result<&Path, Failure> {
+pub(crate) fn file(path: &Path) -> Result<&Path, Failure> {
     let Some(name) = path.file_name() else { return Ok(path) };
     let breaks_lines = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let problem = match name.to_str() {
@@ -41,7 +41,7 @@ pub(super) fn file(path: &Path) -> Result<&Path, Failure> {
 
 /// What standard input holds, unless it is a terminal or empty. Dropping the future leaves a thread behind that
 /// waits for input; it ends with the process.
-pub(super) async fn standard_input(terminal: &Terminal) -> Result<Option<String>, Failure> {
+pub(crate) async fn standard_input(terminal: &Terminal) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() {
         return Ok(None);
     }
@@ -75,7 +75,7 @@ async fn read_bounded(input: impl tokio::io::AsyncRead + Unpin) -> Result<Vec<u8
 }
 
 /// The user's message: the prompt as it is, then what came with it.
-pub(super) fn message(prompt: &str, files: &[PathBuf], context: Option<&str>) -> Vec<Block> {
+pub(crate) fn message(prompt: &str, files: &[PathBuf], context: Option<&str>) -> Vec<Block> {
     let mut blocks = vec![Block::text(prompt)];
     if !files.is_empty() {
         let list: Vec<String> = files.iter().map(|path| format!("- {}", path.display())).collect();

@@ -1,35 +1,35 @@
 //! Everything that a run needs before the model is called. What cannot be used is told here, before anything has
-//! happened.
+//! happened; nothing stays of a session that was opened for it then.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Config, ContextOptions, DataFolder, Environment, Error, ExecutorKind, Isolation, Message, Model,
-    Recorder, SandboxErrorKind, SessionContext, Settings, Sharing, Skill, Snapshot, Workbench,
-    create_context,
+    Config, ContextOptions, Environment, ExecutorKind, Model, Recorder, Redactor, RuntimeOptions,
+    SessionSpec, Settings, Snapshot, Workspace,
 };
 
-use crate::cli::args::RunArgs;
+use crate::cli::args::{RunArgs, Variable};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::host::{self, Host, Keeping};
 use crate::cli::run::input;
-use crate::cli::run::used::Tariff;
-use crate::cli::run::words::{Words, words};
+use crate::cli::run::kept::notes;
+use crate::cli::run::session::{Opened, Voice, Whose};
+use crate::cli::run::talk::Say;
+use crate::cli::run::words::{Source, Words, words};
 use crate::cli::skills::found;
 use crate::cli::terminal::{Style, Terminal};
 
-/// What a run needs.
+/// What the model is told first.
+const BASE_PROMPT: &str = "You are a helpful assistant with tools. Use them to find out instead of guessing, and \
+                           answer briefly.";
+
+/// What a run needs beside its session.
 pub(super) struct Prepared {
-    pub(super) workbench: Workbench,
-    /// The workspace with the inputs, before any tool ran.
-    pub(super) before: Snapshot,
-    pub(super) message: Message,
-    pub(super) model: Arc<dyn Model>,
-    pub(super) recorder: Option<Arc<Recorder<Arc<dyn Model>>>>,
-    /// How what the model consumed is told, where it is a live one.
-    pub(super) tariff: Option<Tariff>,
+    pub(super) say: Say,
+    pub(super) voice: Voice,
 }
 
 /// The configuration with what the command line says laid over it.
@@ -40,7 +40,7 @@ pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Fail
         })?),
         None => None,
     };
-    let config = config.with(Settings {
+    let config = host::configured(&args.place, config)?.with(Settings {
         executor,
         image: args.image.clone(),
         skill_paths: (!args.skills.is_empty()).then(|| args.skills.clone()),
@@ -59,142 +59,146 @@ pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Fail
     Ok(config)
 }
 
-/// What is found on disk, and put there.
+/// What is found on disk.
 struct Gathered {
     words: Words,
-    skills: Vec<Arc<Skill>>,
-    context: SessionContext,
-    files: Vec<PathBuf>,
+    recorder: Option<Arc<Recorder<Arc<dyn Model>>>>,
+    skills: Vec<String>,
+    variables: BTreeMap<String, String>,
 }
 
-/// Makes everything ready.
+/// Makes everything ready. The session is in `slot` as soon as there is one.
 pub(super) async fn prepare(
     args: &Arc<RunArgs>,
     config: &Config,
     environment: Environment,
     terminal: &Arc<Terminal>,
+    slot: &mut Option<Opened>,
 ) -> Result<Prepared, Failure> {
     let prompt = input::prompt(&args.prompt)?;
     // Reading and copying blocks, for as long as the files are large: a signal must not wait for that.
-    let (own_args, own_config, own_terminal) = (Arc::clone(args), config.clone(), Arc::clone(terminal));
-    let gathered =
-        tokio::task::spawn_blocking(move || gather(&own_args, &own_config, &environment, &own_terminal))
-            .await;
-    let Gathered { words, skills, context, files } =
-        gathered.map_err(|error| Failure::internal(format!("the preparation failed: {error}")))??;
-    let before = context.workspace().snapshot();
+    let (own_args, own_config, own_environment, own_terminal) =
+        (Arc::clone(args), config.clone(), environment.clone(), Arc::clone(terminal));
+    let gathered = blocking(move || gather(&own_args, &own_config, &own_environment, &own_terminal)).await?;
+    let Gathered { words, recorder, skills, variables } = gathered;
+    let known = skills.len();
+    let keeping = if args.ephemeral { Keeping::Ephemeral } else { Keeping::Kept };
+    let (name, model) = (words.name.clone(), Arc::clone(&words.model));
+    let options = |config: Config| {
+        let options = RuntimeOptions::from(config).model(name.clone(), Arc::clone(&model));
+        let options = match std::env::current_dir() {
+            Ok(folder) => options.project(folder),
+            Err(_) => options,
+        };
+        words.with_key(options, &environment)
+    };
+    let host = Host::for_run(&args.place, keeping, options, config, &environment, terminal).await?;
+    let mut spec = SessionSpec::new(host.tenant.clone())
+        .base_prompt(BASE_PROMPT)
+        .skills(skills)
+        .model(words.name.clone())
+        .sandbox(config.executor().as_str());
+    for (name, value) in variables {
+        spec = spec.environment(name, value);
+    }
+    for (name, value) in notes(args).into_iter().chain(words.note()) {
+        spec = spec.metadata(name, value);
+    }
+    if let Some(folder) = &args.workspace {
+        spec = spec.workspace(folder);
+    }
+    let session = host.runtime.open(spec).await?;
+    let id = session.id();
+    let folder = host.runtime.workspace(&host.tenant, id).await?;
+    let folder = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
+    let whose = if args.workspace.is_some() { Whose::User } else { Whose::Session };
+    let workspace = Workspace::existing(&folder)?;
+    let opened = slot.insert(Opened { host, session, workspace, whose, before: Snapshot::default() });
+    let (files, before) = add_files(folder.clone(), args.file.clone()).await?;
+    opened.before = before;
     let given = input::standard_input(terminal).await?;
     terminal.styled(Style::Dim, &words.said);
-    let (workspace, known) = (context.workspace().path().to_owned(), skills.len());
-    let redactor = context.redactor();
-    let workbench = Workbench::in_context(skills, config, context).await.map_err(|error| {
-        // Refused before anything was tried: the configuration asks for what the sandbox cannot do.
-        let is_refused = match &error {
-            Error::Container { source: None, .. } => true,
-            Error::Container { source: Some(source), .. } => source.kind() == SandboxErrorKind::NotEnforced,
-            _ => false,
-        };
-        let failure = Failure::from(error).hint("`conjure doctor` says what this machine offers");
-        if is_refused { Failure { exit: Exit::Usage, hint: None, ..failure } } else { failure }
-    })?;
-    announce(config.executor(), &workbench.executor().isolation(), terminal);
-    if workbench.executor().sharing() == Sharing::Transferred {
-        let said = "no folder is shared with the sandbox: files travel there now, and what is produced comes back at the end";
-        terminal.styled(Style::Dim, said);
-    }
+    opened.make_sandbox(config.executor(), terminal).await?;
     let plural = if known == 1 { "" } else { "s" };
-    terminal.styled(Style::Dim, &format!("{known} skill{plural}; working in {}", workspace.display()));
-    // As the sandbox has them.
-    let inside = &workbench.executor().layout().workspace;
-    let files: Vec<PathBuf> =
-        files.iter().map(|file| inside.join(file.strip_prefix(&workspace).unwrap_or(file))).collect();
-    let message = Message::user(input::message(prompt, &files, given.as_deref()));
-    let (model, recorder): (Arc<dyn Model>, _) = match &args.record {
-        None => (words.model, None),
-        Some(path) => {
-            let recorder = Recorder::create(words.model, path)
-                .map_err(|error| Failure::usage(format!("`--record`: {error}")))?
-                .with_redactor(redactor);
-            let recorder = Arc::new(recorder);
-            (Arc::clone(&recorder) as Arc<dyn Model>, Some(recorder))
-        }
-    };
-    Ok(Prepared { workbench, before, message, model, recorder, tariff: words.tariff })
+    terminal.styled(Style::Dim, &format!("{known} skill{plural}; working in {}", folder.display()));
+    let message = input::message(prompt, &opened.inside(&files).await?, given.as_deref());
+    Ok(Prepared { say: Say::Prompt(message, None), voice: Voice { recorder, tariff: words.tariff } })
 }
 
-/// Finds the model and the skills, and makes the workspace with its inputs. From here on secrets are redacted.
+/// Finds the model and the skills. From here on secrets are redacted.
 fn gather(
     args: &RunArgs,
     config: &Config,
     process: &Environment,
     terminal: &Terminal,
 ) -> Result<Gathered, Failure> {
-    let environment = variables(args)?;
-    let mut words = words(args, config, process)?;
+    let variables = variables(&args.env)?;
+    let source = Source { model: args.model.as_deref(), script: args.script.as_deref() };
+    let words = words(source, args.record.as_deref(), config, process)?;
     let skills = found(config, terminal)?;
-    let options = ContextOptions {
-        workspace: args.workspace.clone(),
-        data: data(config, process, terminal),
-        environment,
-        secrets: std::mem::take(&mut words.secrets),
-        ..ContextOptions::default()
-    };
-    let context = create_context(&skills, config, options).map_err(|error| {
-        let is_workspace = matches!(&error, Error::FileNotFound { path, .. } | Error::PermissionDenied { path, .. }
-            if args.workspace.as_ref() == Some(path));
-        let failure = Failure::from(error);
-        if is_workspace { failure.in_option("--workspace") } else { failure }
-    })?;
-    terminal.redact(context.redactor());
-    let files = args
-        .file
-        .iter()
-        .map(|path| Ok(context.workspace().add_file(input::file(path)?)?))
-        .collect::<Result<Vec<PathBuf>, Failure>>()
-        .map_err(|failure| failure.in_option("--file"))?;
-    Ok(Gathered { words, skills, context, files })
-}
-
-/// The usual data folder, unless another is configured. Where it cannot be had, a temporary one does, which is said.
-fn data(config: &Config, process: &Environment, terminal: &Terminal) -> Option<DataFolder> {
-    if config.data().is_some() {
-        return None;
+    let redactor = redactor(&variables, &words);
+    terminal.redact(redactor.clone());
+    if let Some(folder) = &args.workspace {
+        Workspace::existing(folder).map_err(|error| Failure::from(error).in_option("--workspace"))?;
     }
-    let opened = match process.data_folder() {
-        Some(path) => DataFolder::open(&path).map_err(|error| error.to_string()),
-        None => Err("neither `XDG_DATA_HOME` nor `HOME` is set".to_owned()),
-    };
-    opened
-        .inspect_err(|reason| {
-            terminal.warning(&format!(
-                "a temporary folder is used for data (`CONJURE_DATA` names another): {reason}"
-            ));
-        })
-        .ok()
+    let (words, recorder) = recorded(words, args.record.as_deref(), redactor)?;
+    let skills = skills.iter().map(|skill| skill.name().to_string()).collect();
+    Ok(Gathered { words, recorder, skills, variables })
 }
 
-/// Says plainly what is isolated and what is not.
-fn announce(kind: ExecutorKind, isolation: &Isolation, terminal: &Terminal) {
-    let open: Vec<&str> = isolation.open().collect();
-    let said = match (kind, open.as_slice()) {
-        (ExecutorKind::Local, _) => {
-            "the sandbox `local` isolates nothing: commands can do what you can do".to_owned()
-        }
-        (kind, []) => format!("the sandbox `{}` keeps commands apart from this machine", kind.as_str()),
-        (kind, open) => format!(
-            "the sandbox `{}` keeps commands apart from this machine; it cannot enforce here: {} (`conjure doctor` \
-             says why)",
-            kind.as_str(),
-            open.join(", ")
-        ),
-    };
-    terminal.styled(Style::Dim, &said);
+/// What must not leave.
+pub(crate) fn redactor(variables: &BTreeMap<String, String>, words: &Words) -> Redactor {
+    let (environment, secrets) = (variables.clone(), words.secrets.clone());
+    ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
+}
+
+/// A model whose words are recorded, where that is wanted.
+pub(crate) type Recorded = (Words, Option<Arc<Recorder<Arc<dyn Model>>>>);
+
+/// The model, recorded where that is wanted.
+pub(crate) fn recorded(
+    mut words: Words,
+    record: Option<&Path>,
+    redactor: Redactor,
+) -> Result<Recorded, Failure> {
+    let Some(path) = record else { return Ok((words, None)) };
+    let recorder = Recorder::create(Arc::clone(&words.model), path)
+        .map_err(|error| Failure::usage(format!("`--record`: {error}")))?
+        .with_redactor(redactor);
+    let recorder = Arc::new(recorder);
+    words.model = Arc::clone(&recorder) as Arc<dyn Model>;
+    Ok((words, Some(recorder)))
+}
+
+/// Copies files to a workspace; what is there then, before any tool ran.
+pub(crate) async fn add_files(
+    folder: PathBuf,
+    files: Vec<PathBuf>,
+) -> Result<(Vec<PathBuf>, Snapshot), Failure> {
+    blocking(move || {
+        let workspace = Workspace::existing(&folder)?;
+        let added = files
+            .iter()
+            .map(|path| Ok(workspace.add_file(input::file(path)?)?))
+            .collect::<Result<Vec<PathBuf>, Failure>>()
+            .map_err(|failure| failure.in_option("--file"))?;
+        Ok((added, workspace.snapshot()))
+    })
+    .await
+}
+
+/// Does what blocks where that is allowed.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::internal(format!("the preparation failed: {error}"))))
 }
 
 /// The variables that tools see.
-fn variables(args: &RunArgs) -> Result<BTreeMap<String, String>, Failure> {
+pub(crate) fn variables(given: &[Variable]) -> Result<BTreeMap<String, String>, Failure> {
     let mut variables = BTreeMap::new();
-    for variable in &args.env {
+    for variable in given {
         let value = match &variable.value {
             Some(value) => value.clone(),
             None => Environment::passed_on(&variable.name).ok_or_else(|| {

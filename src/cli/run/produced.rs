@@ -34,11 +34,10 @@ pub(super) async fn fetch(executor: &dyn Executor, terminal: &Terminal) {
     }
 }
 
-/// Lists the files on standard error. A temporary workspace in which something was produced is kept, and its path
-/// is the last thing that is said.
-pub(super) fn report(produced: &ProducedFiles, workspace: &mut Workspace, terminal: &Terminal) {
+/// Lists the files on standard error, and says whether there are any.
+pub(super) fn report(produced: &ProducedFiles, workspace: &Workspace, terminal: &Terminal) -> bool {
     if produced.files.is_empty() && produced.complete {
-        return;
+        return false;
     }
     terminal.styled(Style::Plain, "produced files:");
     for file in produced.files.iter().take(MOST_LISTED) {
@@ -52,22 +51,11 @@ pub(super) fn report(produced: &ProducedFiles, workspace: &mut Workspace, termin
     if !produced.complete {
         terminal.warning("the workspace holds too much to be looked at whole: there may be more");
     }
-    if workspace.is_temporary() {
-        match workspace.keep() {
-            Ok(()) => terminal.note(&format!(
-                "they are in a temporary folder, which is kept: {} (`--workspace DIR` chooses another)",
-                workspace.path().display()
-            )),
-            Err(error) => terminal.warning(&format!(
-                "they are in a temporary folder, {}, which the next run removes: {error}",
-                workspace.path().display()
-            )),
-        }
-    }
+    true
 }
 
 /// A size for people.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} B");

@@ -1,16 +1,14 @@
 //! What the user sees of a run while it goes on: a line for each thing that happened, or the session's events.
 //!
-//! The driver calls the observer in line and must not wait for a reader that is slow. So what is to be written goes
-//! through a queue to a thread of its own. The queue is not bounded, but what it holds is the history, which is in
-//! memory anyway.
+//! Whoever follows the session must not wait for a reader that is slow. So what is to be written goes through a queue to a
+//! thread of its own. The queue is not bounded, but what it holds is the history, which is in memory anyway.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure::{
-    AfterAnswer, Block, BlockKind, Event, EventKind, Observer, Response, SessionId, Timestamp, ToolCall,
-    ToolResult, session_events,
+    AfterAnswer, Block, BlockKind, SessionEvent, SessionEventKind, SessionStopReason, Timestamp, ToolCall,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -23,36 +21,36 @@ const LINE: usize = 160;
 
 /// How the run is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Show {
+pub(crate) enum Show {
     /// Lines for people, on standard error.
     Progress,
     /// Those, and events for programs, on standard output.
-    Events(SessionId),
+    Events,
 }
 
-/// The observer's end of the queue.
+/// The follower's end of the queue.
 #[derive(Debug)]
-pub(super) struct Watcher {
+pub(crate) struct Watcher {
     queue: Mutex<Sender<Item>>,
 }
 
 /// What the writer writes.
 #[derive(Debug)]
 enum Item {
-    /// What was recorded, and its place.
-    Event(u64, Event),
+    /// What happened.
+    Event(Box<SessionEvent>),
     /// A line for people.
-    Note(&'static str),
+    Note(String),
 }
 
 /// The writer's end of it.
 #[derive(Debug)]
-pub(super) struct Printer {
+pub(crate) struct Printer {
     done: JoinHandle<()>,
 }
 
 /// Starts the writer. `unread` is cancelled when events are wanted and nobody reads them any more.
-pub(super) fn watch(terminal: Arc<Terminal>, show: Show, unread: CancellationToken) -> (Watcher, Printer) {
+pub(crate) fn watch(terminal: Arc<Terminal>, show: Show, unread: CancellationToken) -> (Watcher, Printer) {
     let (sender, receiver) = channel();
     let done = tokio::task::spawn_blocking(move || write_all(&receiver, &terminal, show, &unread));
     (Watcher { queue: Mutex::new(sender) }, Printer { done })
@@ -60,8 +58,13 @@ pub(super) fn watch(terminal: Arc<Terminal>, show: Show, unread: CancellationTok
 
 impl Watcher {
     /// A line on standard error, after all that happened before it. Does not wait for a reader.
-    pub(super) fn note(&self, line: &'static str) {
-        self.send(Item::Note(line));
+    pub(super) fn note(&self, line: impl Into<String>) {
+        self.send(Item::Note(line.into()));
+    }
+
+    /// Something happened.
+    pub(super) fn tell(&self, event: &SessionEvent) {
+        self.send(Item::Event(Box::new(event.clone())));
     }
 
     fn send(&self, item: Item) {
@@ -71,15 +74,9 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
-    fn recorded(&self, seq: u64, event: &Event) {
-        self.send(Item::Event(seq, event.clone()));
-    }
-}
-
 impl Printer {
     /// Waits until everything is written: a reader may take its time, and an event that is missing would look like
-    /// one that did not happen. Gives `over` when that comes first. The observer must be gone.
+    /// one that did not happen. Gives `over` when that comes first. The watcher must be gone.
     pub(super) async fn finish<T>(self, over: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             _ = self.done => None,
@@ -91,17 +88,15 @@ impl Printer {
 fn write_all(receiver: &Receiver<Item>, terminal: &Terminal, show: Show, unread: &CancellationToken) {
     let mut narrator = Narrator::default();
     for item in receiver {
-        let (seq, event) = match item {
-            Item::Event(seq, event) => (seq, event),
+        let event = match item {
+            Item::Event(event) => event,
             Item::Note(line) => {
-                terminal.note(line);
+                terminal.note(&line);
                 continue;
             }
         };
-        if let Show::Events(session) = show {
-            for event in session_events(session, seq, &event) {
-                terminal.output(&event.to_line());
-            }
+        if show == Show::Events {
+            terminal.output(&event.to_line());
             if terminal.output_is_closed() {
                 unread.cancel();
             }
@@ -114,74 +109,78 @@ fn write_all(receiver: &Receiver<Item>, terminal: &Terminal, show: Show, unread:
 #[derive(Debug, Default)]
 struct Narrator {
     start: Option<Timestamp>,
-    /// The calls that were made: the tool's name, and when the call started.
+    /// The calls that were made: the tool's name, and when the answer with the call came.
     calls: HashMap<String, (String, Timestamp)>,
+    /// What follows the answer whose parts come now.
+    following: Option<AfterAnswer>,
+    /// Its texts, until it is known whether it goes on: the last text is the answer, which goes to standard output.
+    texts: Vec<String>,
 }
 
 impl Narrator {
-    fn tell(&mut self, event: &Event, terminal: &Terminal) {
-        let at = event.at;
+    fn tell(&mut self, event: &SessionEvent, terminal: &Terminal) {
+        let at = event.created_at;
         let elapsed = at.since(*self.start.get_or_insert(at));
         let line = |style, word: &str, text: &str| {
             let head = format!("{:>7.2}s  {word:<8}", elapsed.as_secs_f64());
             terminal.marked(style, &head, &shorten(text));
         };
         match &event.kind {
-            EventKind::ModelCallStarted { call, .. } => line(Style::Dim, "model", &format!("call {call}")),
-            EventKind::ModelAnswered { response, .. } => {
-                let goes_on = is_followed(response);
-                for block in &response.content {
-                    self.remember(block, at);
-                    match block.kind() {
-                        BlockKind::Thinking(text) => line(Style::Dim, "thinks", text),
-                        // The last text is the answer, which goes to standard output.
-                        BlockKind::Text(text) if goes_on => line(Style::Plain, "says", text),
-                        BlockKind::ToolUse(call) => line(Style::Plain, "calls", &describe(call)),
-                        _ => {}
-                    }
+            SessionEventKind::ModelRequestStart { call } => {
+                line(Style::Dim, "model", &format!("call {call}"))
+            }
+            SessionEventKind::ModelRequestEnd { stop_reason, .. } => {
+                self.following = stop_reason.as_ref().map(conjure::StopReason::consequence);
+                self.texts.clear();
+            }
+            SessionEventKind::AgentThinking { thinking } => line(Style::Dim, "thinks", thinking),
+            SessionEventKind::AgentMessage { content } => {
+                self.texts.extend(texts(content));
+                if self.following == Some(AfterAnswer::Resume) {
+                    self.texts.drain(..).for_each(|text| line(Style::Plain, "says", &text));
                 }
             }
-            EventKind::ModelCallFailed { error, .. } => line(Style::Bad, "failed", &error.to_string()),
-            EventKind::ToolStarted { call, .. } => {
-                if let Some((_, started)) = self.calls.get_mut(call.as_str()) {
-                    *started = at;
+            SessionEventKind::AgentToolUse { tool_use_id, name, input } => {
+                if self.following == Some(AfterAnswer::RunTools) {
+                    self.texts.drain(..).for_each(|text| line(Style::Plain, "says", &text));
+                    // What stands behind a call is followed, too.
+                    self.following = Some(AfterAnswer::Resume);
                 }
+                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+                line(Style::Plain, "calls", &describe(&call));
+                self.calls.insert(tool_use_id.as_str().to_owned(), (name.clone(), at));
             }
-            EventKind::ToolFinished { result, .. } => {
-                let style = if result.is_error { Style::Warning } else { Style::Good };
-                line(style, "result", &self.result(result, at));
+            SessionEventKind::SessionError { error } => line(Style::Bad, "failed", &error.to_string()),
+            SessionEventKind::AgentToolResult { tool_use_id, result, is_error, .. } => {
+                let style = if *is_error { Style::Warning } else { Style::Good };
+                let text = match result.kind() {
+                    BlockKind::ToolResult { text, .. } => text.as_str(),
+                    _ => "",
+                };
+                let (name, started) =
+                    self.calls.remove(tool_use_id.as_str()).unwrap_or_else(|| ("a tool".to_owned(), at));
+                let took = at.since(started).as_secs_f64();
+                let told = if *is_error {
+                    format!("{name} failed after {took:.2}s: {text}")
+                } else {
+                    format!("{name} done after {took:.2}s, {}", size(text.len() as u64))
+                };
+                line(style, "result", &told);
             }
-            EventKind::ApprovalRequested { reason, .. } => line(Style::Warning, "asks", reason),
+            SessionEventKind::SessionStatusIdle {
+                stop_reason: SessionStopReason::RequiresAction { reason, .. },
+                ..
+            } => line(Style::Warning, "asks", reason),
             _ => {}
-        }
-    }
-
-    fn remember(&mut self, block: &Block, at: Timestamp) {
-        if let BlockKind::ToolUse(call) = block.kind() {
-            self.calls.insert(call.id.as_str().to_owned(), (call.name.clone(), at));
-        }
-    }
-
-    fn result(&mut self, result: &ToolResult, at: Timestamp) -> String {
-        let (name, started) =
-            self.calls.remove(result.tool_use_id.as_str()).unwrap_or_else(|| ("a tool".to_owned(), at));
-        let text = result.text();
-        let took = at.since(started).as_secs_f64();
-        if result.is_error {
-            format!("{name} failed after {took:.2}s: {text}")
-        } else {
-            format!("{name} done after {took:.2}s, {}", size(text.len() as u64))
         }
     }
 }
 
-/// Whether the conversation goes on after this answer, as far as the answer tells.
-fn is_followed(response: &Response) -> bool {
-    match response.stop_reason.consequence() {
-        AfterAnswer::RunTools => response.content.iter().any(|block| block.tool_call().is_some()),
-        AfterAnswer::Resume => true,
-        AfterAnswer::Stop | AfterAnswer::StopWithoutTools => false,
-    }
+fn texts(content: &[Block]) -> impl Iterator<Item = String> {
+    content.iter().filter_map(|block| match block.kind() {
+        BlockKind::Text(text) => Some(text.clone()),
+        _ => None,
+    })
 }
 
 /// A call in a few words: what stands for it in its input.

@@ -5,7 +5,7 @@ use conjure::Usage;
 use crate::cli::terminal::{Style, Terminal};
 
 /// How what a model consumes is told: which of the models that answered have no known price.
-pub(super) type Tariff = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+pub(crate) type Tariff = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Says on standard error what the model calls consumed and cost, where the service told it.
 pub(super) fn report(usage: &Usage, tariff: &Tariff, terminal: &Terminal) {

@@ -1,31 +1,80 @@
 //! Where the model's words come from: a live model, or a script.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure::{Config, Environment, Model, ScriptedModel};
+use conjure::{Config, Environment, Model, RuntimeOptions, ScriptedModel};
 
-use crate::cli::args::RunArgs;
 use crate::cli::failure::Failure;
 use crate::cli::run::used::Tariff;
 
 /// A model, and what the user is told of it.
-pub(super) struct Words {
-    pub(super) model: Arc<dyn Model>,
+pub(crate) struct Words {
+    /// What a session knows it by.
+    pub(crate) name: String,
+    pub(crate) model: Arc<dyn Model>,
     /// Where its words come from, in a line.
-    pub(super) said: String,
+    pub(crate) said: String,
     /// What it needs and nobody else may see, by name.
-    pub(super) secrets: BTreeMap<String, String>,
+    pub(crate) secrets: BTreeMap<String, String>,
     /// How what it consumes is told; none where it costs nothing.
-    pub(super) tariff: Option<Tariff>,
+    pub(crate) tariff: Option<Tariff>,
+    /// The script that is played.
+    script: Option<PathBuf>,
+}
+
+/// What a session calls any script.
+pub(crate) const SCRIPT: &str = "script";
+
+/// The session's note of which script it was.
+const NOTE: &str = "conjure.script";
+
+/// What the command line says of the model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) model: Option<&'a str>,
+    pub(crate) script: Option<&'a Path>,
+}
+
+impl Words {
+    /// Notes of a session about them.
+    pub(crate) fn note(&self) -> Option<(&'static str, String)> {
+        let path = std::path::absolute(self.script.as_deref()?).ok()?;
+        Some((NOTE, path.to_string_lossy().into_owned()))
+    }
+
+    /// The runtime knows the key of a live model, so that it leaves no sandbox.
+    #[cfg(feature = "anthropic")]
+    pub(crate) fn with_key(&self, options: RuntimeOptions, environment: &Environment) -> RuntimeOptions {
+        match environment.api_key().filter(|_| !self.secrets.is_empty()) {
+            Some(key) => options.anthropic(key),
+            None => options,
+        }
+    }
+
+    /// There is none.
+    #[cfg(not(feature = "anthropic"))]
+    pub(crate) fn with_key(&self, options: RuntimeOptions, _: &Environment) -> RuntimeOptions {
+        options
+    }
+}
+
+/// The script that a session's notes name.
+pub(crate) fn noted(notes: &BTreeMap<String, String>) -> Option<&str> {
+    notes.get(NOTE).map(String::as_str)
 }
 
 /// The model that the command line names. Reads files, and is for a thread of a Tokio runtime that may block.
-pub(super) fn words(args: &RunArgs, config: &Config, environment: &Environment) -> Result<Words, Failure> {
-    match (&args.model, &args.script) {
+pub(crate) fn words(
+    source: Source<'_>,
+    record: Option<&Path>,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Words, Failure> {
+    match (source.model, source.script) {
         (Some(model), None) => live(model, config, environment),
-        (None, Some(script)) => scripted(script, args.record.as_deref()),
+        (None, Some(script)) => scripted(script, record),
         (Some(_), Some(_)) => Err(Failure::usage("`--model` and `--script` exclude each other")
             .hint("`--model NAME` calls a model; `--script FILE` plays one")),
         (None, None) => Err(Failure::usage("where the model's words come from must be said").hint(
@@ -52,7 +101,14 @@ fn scripted(script: &Path, record: Option<&Path>) -> Result<Words, Failure> {
         .hint("name another file: a recording replaces what is there"));
     }
     let said = format!("the model's words come from the script {}; the tools are real", script.display());
-    Ok(Words { model: Arc::new(model), said, secrets: BTreeMap::new(), tariff: None })
+    Ok(Words {
+        name: SCRIPT.to_owned(),
+        model: Arc::new(model),
+        said,
+        secrets: BTreeMap::new(),
+        tariff: None,
+        script: Some(script.to_owned()),
+    })
 }
 
 #[cfg(feature = "anthropic")]
@@ -88,9 +144,11 @@ fn live(name: &str, config: &Config, environment: &Environment) -> Result<Words,
         None => format!("the model is {name}"),
     };
     Ok(Words {
+        name: name.to_owned(),
         model: Arc::new(model),
         said,
         secrets,
+        script: None,
         tariff: Some(Box::new(move || client.unpriced_models())),
     })
 }

@@ -248,3 +248,24 @@ fn a_model_without_a_known_price_says_so() {
     done.says("used 10 tokens in, 10 out; no price of claude-of-next-year[2J is known")
         .does_not_say("\u{1b}[2J");
 }
+
+#[test]
+fn a_session_goes_on_with_the_model_that_it_had() {
+    let data = tempfile::tempdir().unwrap();
+    let service = Service::of([says("One."), says("Two.")]);
+    let first = service.run().env("CONJURE_DATA", data.path()).arg("Count.").finish().code(0);
+    assert_eq!(first.stdout, "One.\n");
+    let (_, rest) = first.stderr.split_once("conjure sessions resume ").unwrap();
+    let resume =
+        || Conjure::new(["sessions", "resume", &rest[..36], "Go on."]).env("CONJURE_DATA", data.path());
+    resume().finish().code(2).says("`ANTHROPIC_API_KEY` is not set");
+    let second = resume()
+        .env("ANTHROPIC_API_KEY", KEY)
+        .env("ANTHROPIC_BASE_URL", service.fake.base_url())
+        .finish()
+        .code(0);
+    assert_eq!(second.stdout, "Two.\n");
+    second.says(&format!("the model is {MODEL}")).says("used ").does_not_say(KEY);
+    // What was said before is part of what is asked now.
+    assert_prefixes(&service.requests());
+}

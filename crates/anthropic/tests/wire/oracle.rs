@@ -108,12 +108,11 @@ fn long_request() -> Request {
     };
     let id = |text: &str| CallId::new(text);
     let image = ToolResult {
-        tool_use_id: id("b"),
         content: vec![
             ResultContent::Text { text: "a picture".to_owned() },
             ResultContent::Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgo=".to_owned() },
         ],
-        is_error: false,
+        ..ToolResult::text_result(&id("b"), "")
     };
     let messages = vec![
         Message::user(vec![Block::text("Hi"), Block::text("there \u{1F980}")]),

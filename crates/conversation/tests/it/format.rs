@@ -4,7 +4,7 @@ use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, BlockKind, Command, CommandKind, Decision, Event, EventKind, Limit, Limits, Message,
     ModelError, ModelErrorKind, PinnedSkill, Profile, ResultContent, State, StopReason, ToolOutcome,
-    ToolResult, TurnStop, Usage, apply, conversation_complete, decide, extract_tool_uses,
+    ToolResult, TurnStop, Usage, Withheld, apply, conversation_complete, decide, extract_tool_uses,
     format_tool_results_message, parse_response,
 };
 
@@ -183,6 +183,25 @@ fn events_of_format_1_load_and_are_still_written_so() {
     assert_eq!(written, golden);
 }
 
+/// What a profile holds since sessions are revived by hosts. The same holds for this file.
+#[test]
+fn a_profile_names_all_that_a_revival_needs_and_no_secret() {
+    let names = |names: [&str; 1]| names.map(str::to_owned).into();
+    let profile = Profile {
+        catalog: Some("sales".to_owned()),
+        workspace: Some("/srv/work".into()),
+        environment: [("REGION".to_owned(), "north".to_owned())].into(),
+        withheld: Withheld { environment: names(["API_TOKEN"]), secrets: names(["PASSWORD"]) },
+        ..Profile::default()
+    };
+    let open = Command { at: state_time(), kind: CommandKind::Open { profile: Box::new(profile) } };
+    let events = decide(&State::default(), open).unwrap();
+    let golden = include_str!("../golden/events-v1-profiles.jsonl");
+    let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, events);
+    assert_eq!(format!("{}\n", serde_json::to_string(&events[0]).unwrap()), golden);
+}
+
 /// What sessions added to format 1. The same holds for this file.
 #[test]
 fn events_of_sessions_load_and_are_still_written_so() {
@@ -195,6 +214,7 @@ fn events_of_sessions_load_and_are_still_written_so() {
         model: Some("m".to_owned()),
         executor: Some("jail".to_owned()),
         metadata: [("user".to_owned(), "7".to_owned())].into(),
+        ..Profile::default()
     };
     let queue = |state: &State| {
         decide(state, Command { at: state_time(), kind: CommandKind::Queue { input: input() } })

@@ -3,6 +3,7 @@
 //! State: the output that is kept, until the host took it. In a crash of the guest the shim is told by the
 //! kernel and kills the program; the output is lost.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -17,12 +18,14 @@ use conjure_guest::protocol::{
 use crate::feed::{Feed, FeedError, Framing};
 use crate::fortress::{Mark, OomScore};
 use crate::job::{
-    Cut, Cx, Got, Interest, PATIENCE, Port, kill, next_patience, pipe_from_child, pipe_to_child, read,
-    tell_to_end,
+    Cut, Cx, Got, Interest, PATIENCE, Port, exhausted, kill, next_patience, pipe_from_child, pipe_to_child,
+    read, tell_to_end,
 };
 use crate::{sys, tree};
 
-use super::shim::{self, Launch, Leaves, Report};
+use super::line::{Ended, Leaves, Order, Report, line};
+use super::shim::{self, Launch};
+use super::shims::{Burden, Shim, Shims};
 use super::stream::Output;
 
 /// A call ends when its output was quiet for so long after the program's end, whoever still holds the pipe.
@@ -43,6 +46,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) oom_score: &'a OomScore,
     pub(crate) null: BorrowedFd<'a>,
     pub(crate) writing: Writing,
+    /// What a fork of the guest holds.
+    pub(crate) burden: Burden,
 }
 
 /// Whether a program may write into files.
@@ -51,6 +56,28 @@ pub(crate) enum Writing {
     Allowed,
     /// The folder with a quota takes too much: files may be removed, and none may grow.
     Forbidden,
+}
+
+/// Forks a shim that begins with this order.
+fn fork_shim(
+    order: &Order<'_>,
+    surroundings: &Surroundings<'_>,
+    standard: [BorrowedFd<'_>; 3],
+) -> Result<Shim, GuestError> {
+    let (own, of_shim) = line().map_err(exhausted)?;
+    let launch = Launch {
+        order,
+        env: surroundings.env,
+        workdir: surroundings.workdir,
+        open_files: surroundings.open_files,
+        guest: rustix::process::getpid(),
+    };
+    let mut descriptors = Vec::from(standard);
+    descriptors.push(of_shim.as_fd());
+    descriptors.extend(surroundings.walls);
+    let fork = || sys::fork(&descriptors, |owned| shim::run(&launch, owned));
+    let pid = surroundings.oom_score.raised(fork).map_err(exhausted)?;
+    Ok(Shim { pid, line: own, burden: surroundings.burden })
 }
 
 /// How far a program is.
@@ -69,11 +96,14 @@ enum Phase {
 /// A program that runs, ran, or is being killed.
 #[derive(Debug)]
 pub(crate) struct ExecJob {
-    /// The shim, until it was reaped.
+    /// The shim, until it was reaped, or is idle again.
     shim: Option<Pid>,
-    /// Where the shim reports, until it did.
-    report_from: Option<OwnedFd>,
-    report: Vec<u8>,
+    /// The line on which the shim reports, until it did.
+    line: Option<OwnedFd>,
+    burden: Burden,
+    report: Option<Report>,
+    /// The shim, once nothing is left below it.
+    idle: Option<Shim>,
     stdin: Option<Feed>,
     outputs: [Output; 2],
     phase: Phase,
@@ -91,9 +121,9 @@ impl ExecJob {
     pub(crate) fn start(
         request: &ExecRequest,
         surroundings: &Surroundings<'_>,
+        shims: &mut Shims,
         cx: &mut Cx<'_>,
     ) -> Result<(Self, Pid), GuestError> {
-        let (report_from, report_to) = pipe_from_child()?;
         let (stdout, stdout_to) = pipe_from_child()?;
         let stderr = if request.merge_stderr { None } else { Some(pipe_from_child()?) };
         let stdin = match request.stdin {
@@ -105,27 +135,22 @@ impl ExecJob {
         if surroundings.writing == Writing::Forbidden {
             limits.file_bytes = Some(0);
         }
-        let launch = Launch {
-            request,
-            env: surroundings.env,
-            workdir: surroundings.workdir,
-            open_files: surroundings.open_files,
-            limits,
-            guest: rustix::process::getpid(),
-        };
-        let mut descriptors = vec![
+        let order = Order { request: Cow::Borrowed(request), limits };
+        let standard = [
             stdin.as_ref().map_or(surroundings.null, |(from, _)| from.as_fd()),
             stdout_to.as_fd(),
             stderr.as_ref().map_or(stdout_to.as_fd(), |(_, to)| to.as_fd()),
-            report_to.as_fd(),
         ];
-        descriptors.extend(surroundings.walls);
-        let fork = || sys::fork(&descriptors, |owned| shim::run(&launch, owned));
-        let shim = surroundings.oom_score.raised(fork).map_err(crate::job::exhausted)?;
+        let Shim { pid, line, burden } = match shims.take_up(&order, standard) {
+            Some(shim) => shim,
+            None => fork_shim(&order, surroundings, standard)?,
+        };
         let job = Self {
-            shim: Some(shim),
-            report_from: Some(report_from),
-            report: Vec::new(),
+            shim: Some(pid),
+            line: Some(line),
+            burden,
+            report: None,
+            idle: None,
             stdin: stdin.map(|(_, to)| Feed::new(to, Framing::Plain, cx.channel, cx.outbox)),
             outputs: [
                 Output::new(StreamId::Stdout, Some(stdout), request.output),
@@ -138,13 +163,13 @@ impl ExecJob {
             mark,
             reached: LimitsReached::default(),
         };
-        Ok((job, shim))
+        Ok((job, pid))
     }
 
     /// What to poll for.
     pub(crate) fn interests<'a>(&'a self, room: usize, interests: &mut Vec<Interest<'a>>) {
-        if let Some(pipe) = &self.report_from {
-            interests.push((Port::Report, pipe.as_fd(), PollFlags::IN));
+        if let Some(line) = &self.line {
+            interests.push((Port::Report, line.as_fd(), PollFlags::IN));
         }
         if let Some(pipe) = self.stdin.as_ref().and_then(Feed::wants_to_write) {
             interests.push((Port::Feed, pipe, PollFlags::OUT));
@@ -178,18 +203,39 @@ impl ExecJob {
     }
 
     fn read_report(&mut self, cx: &mut Cx<'_>) {
-        while let Some(pipe) = &self.report_from {
-            match read(pipe, cx.scratch) {
-                Got::Bytes(length) => {
-                    self.report.extend_from_slice(cx.scratch.get(..length).unwrap_or_default())
+        if self.report.is_some() {
+            return;
+        }
+        let Some(line) = &self.line else { return };
+        match read(line, cx.scratch) {
+            Got::Bytes(length) => {
+                self.report = Report::decode(cx.scratch.get(..length).unwrap_or_default());
+                // What no shim says is its end.
+                if self.report.is_none() {
+                    self.line = None;
                 }
-                Got::Nothing => break,
-                Got::End => self.report_from = None,
             }
-            if matches!(Report::decode(&self.report, false), Some(Report::Ended(_))) {
-                self.report_from = None;
+            Got::Nothing => return,
+            Got::End => self.line = None,
+        }
+        match (&self.report, &self.phase) {
+            (None, _) => {}
+            // What it left running is the shim's affair, which reports no more; nor does one that was told to end.
+            (Some(Report::Ended(Ended { leaves: Leaves::Something, .. })), _)
+            | (Some(_), Phase::Killing { .. }) => self.line = None,
+            (Some(Report::Ended(Ended { leaves: Leaves::Nothing, .. }) | Report::Failed(_)), _) => {
+                self.idle = self.shim.take().zip(self.line.take()).map(|(pid, line)| Shim {
+                    pid,
+                    line,
+                    burden: self.burden,
+                });
             }
         }
+    }
+
+    /// The shim that has no more to do for this program, once.
+    pub(crate) fn take_idle(&mut self) -> Option<Shim> {
+        self.idle.take()
     }
 
     /// Data for standard input.
@@ -212,6 +258,8 @@ impl ExecJob {
     /// Ends the program early. A program that ended by itself meanwhile is not timed out, but may be cancelled:
     /// that ends what it left running, too.
     pub(crate) fn cut(&mut self, cut: Cut, now: Duration) {
+        // It may be told to end, too.
+        self.idle = None;
         match (&mut self.phase, cut) {
             (Phase::Running, _) | (Phase::Draining { .. } | Phase::Delivering { .. }, Cut::Cancelled) => {
                 self.look_at_processes();
@@ -237,9 +285,8 @@ impl ExecJob {
 
     /// The shim was reaped.
     pub(crate) fn reaped(&mut self, cx: &mut Cx<'_>) {
-        self.shim = None;
         self.read_report(cx);
-        self.report_from = None;
+        (self.shim, self.line, self.idle) = (None, None, None);
     }
 
     /// When to look again, if nothing happens before.
@@ -255,7 +302,7 @@ impl ExecJob {
     /// Goes as far as it can. The result, when it is over.
     pub(crate) fn advance(&mut self, cx: &mut Cx<'_>) -> Option<Result<Reply, GuestError>> {
         if let Phase::Running = self.phase {
-            match Report::decode(&self.report, self.report_from.is_none()) {
+            match self.report.take() {
                 Some(Report::Ended(ended)) => {
                     let end = self.classify(ended.status, cx);
                     if ended.leaves == Leaves::Something {
@@ -264,7 +311,7 @@ impl ExecJob {
                     self.end_at(end, cx.now);
                 }
                 Some(Report::Failed(error)) => return Some(Err(error)),
-                None if self.report_from.is_none() => self.cut(Cut::Lost, cx.now),
+                None if self.line.is_none() => self.cut(Cut::Lost, cx.now),
                 None => {}
             }
         }

@@ -1,12 +1,16 @@
-//! The shim: the process that stands between the guest and one program, and answers for all that descends
+//! The shim: the process that stands between the guest and one program at a time, and answers for all that descends
 //! from it.
 //!
 //! It is a subreaper, so whatever the program starts stays below it, also after `setsid` and double forks. It
-//! reports the program's end at once, and lives on while something that the program started lives. SIGTERM,
-//! from the guest or because the guest died, makes it kill everything below it.
+//! reports the program's end at once. When nothing that the program started lives, it is idle, and may be told to run
+//! another one, which saves a fork; else it lives on until nothing does, and ends. SIGTERM, from the guest or because the
+//! guest died, makes it kill everything below it.
 //!
-//! State: none outside the process tree. If the shim itself is killed, its children fall to the guest, which
-//! kills them; if the guest is killed, the kernel tells the shim.
+//! State: none outside the process tree, and none of one program is left for the next: a program has its own memory,
+//! limits, folder and mask; which processors the shim may use, which others can change, is as it was before each program; and
+//! what else it has cannot be changed by others where the sandbox has its filter of system calls. If the
+//! shim itself is killed, its children fall to the guest, which kills them; if the guest is killed, the kernel tells the
+//! shim.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -15,8 +19,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions};
 
-use conjure_guest::protocol::{ErrorCode, ExecRequest, GuestError, ProcessLimits};
+use conjure_guest::protocol::{ErrorCode, GuestError};
 
+use super::line::{self, Ended, Leaves, Order, Report};
 use crate::fortress::{limits_of_program, name_of_limit};
 use crate::sys::SpawnError;
 use crate::{error, sys, tree};
@@ -24,81 +29,30 @@ use crate::{error, sys, tree};
 /// Where programs are looked for when the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What a shim tells the guest.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Report {
-    /// The program ended.
-    Ended(Ended),
-    /// The program could not be started.
-    Failed(GuestError),
-}
-
-/// A program's end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
-    /// Its wait status.
-    pub(super) status: i32,
-    /// What it started and is still there.
-    pub(super) leaves: Leaves,
-}
-
-/// Whether a program left something running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leaves {
-    Nothing = 0,
-    Something = 1,
-}
-
-impl Report {
-    const ENDED: u8 = b'e';
-    const FAILED: u8 = b'f';
-
-    fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Ended(Ended { status, leaves }) => {
-                [&[Self::ENDED, *leaves as u8], status.to_le_bytes().as_slice()].concat()
-            }
-            Self::Failed(error) => {
-                let mut bytes = vec![Self::FAILED];
-                bytes.extend(serde_json::to_vec(error).unwrap_or_default());
-                bytes
-            }
-        }
-    }
-
-    /// The report in `bytes`; `None` until it is whole. A failure is whole at the end of the pipe.
-    pub(super) fn decode(bytes: &[u8], is_end: bool) -> Option<Self> {
-        match bytes.split_first()? {
-            (&Self::ENDED, rest) => {
-                let (leaves, rest) = rest.split_first()?;
-                let leaves =
-                    if *leaves == Leaves::Nothing as u8 { Leaves::Nothing } else { Leaves::Something };
-                let (status, _) = rest.split_first_chunk::<4>()?;
-                Some(Self::Ended(Ended { status: i32::from_le_bytes(*status), leaves }))
-            }
-            (&Self::FAILED, rest) if is_end => serde_json::from_slice(rest).ok().map(Self::Failed),
-            _ => None,
-        }
-    }
-}
-
 /// What a shim needs to know.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launch<'a> {
-    pub(super) request: &'a ExecRequest,
+    pub(super) order: &'a Order<'a>,
     pub(super) env: &'a BTreeMap<String, String>,
     pub(super) workdir: &'a str,
     /// The limit of open files that the guest was started with.
     pub(super) open_files: Rlimit,
-    /// What the program may use.
-    pub(super) limits: ProcessLimits,
     pub(super) guest: Pid,
 }
 
-/// How many descriptors every shim has: the program's three, and the pipe to report on.
+/// How many descriptors every shim has: the program's three, and its line to the guest.
 const DESCRIPTORS: usize = 4;
 
-/// The life of a shim. Its descriptors are these, and the rules of Landlock that it puts itself and the program under,
+/// What becomes of a shim when its program has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum After {
+    /// Nothing is below it.
+    Idle,
+    /// It has been told to end, or has outlived its program for what that left running.
+    Over,
+}
+
+/// The life of a shim. Its descriptors are these, and the rules of Landlock that it puts itself and its programs under,
 /// where there are any.
 pub(super) fn run(launch: &Launch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
     let own = rustix::process::getpid();
@@ -114,46 +68,71 @@ pub(super) fn run(launch: &Launch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
     if walls.is_some_and(|walls| sys::landlock_restrict(walls.as_fd()).is_err()) {
         return 1;
     }
-    let Some(report_to) = descriptors.pop() else { return 1 };
+    let Some(line) = descriptors.pop() else { return 1 };
+    // The guest's, which no command can change.
+    let processors = rustix::thread::sched_getaffinity(None);
+    let mut after = serve(launch, descriptors, &line);
+    let mut room = line::room();
+    while after == After::Idle {
+        let Some((order, descriptors)) = next_order(&line, &mut room) else { return 0 };
+        if let Ok(processors) = &processors {
+            // Where it is refused, commands could not change it either.
+            let _ = rustix::thread::sched_setaffinity(None, processors);
+        }
+        after = serve(&Launch { order: &order, ..*launch }, descriptors.into(), &line);
+    }
+    0
+}
+
+/// Waits for an order. Nothing is below this process then, so SIGTERM may end it at once.
+fn next_order(line: &OwnedFd, room: &mut [u8]) -> Option<(Order<'static>, [OwnedFd; 3])> {
+    // Of those that commands sent none waits for a later program.
+    if sys::is_other_pending(&[Signal::CHILD, Signal::CONT]) {
+        return None;
+    }
+    sys::allow_termination();
+    let order = Order::receive(line, room);
+    sys::block_termination();
+    order
+}
+
+/// Runs a program, and reports its end.
+fn serve(launch: &Launch<'_>, descriptors: Vec<OwnedFd>, line: &OwnedFd) -> After {
     let started = start(launch);
     // The program has them now; the ends of its pipes must not be held up by this process.
     drop(descriptors);
+    // Not to keep the folder busy.
+    let _ = rustix::process::chdir("/");
     match started {
-        Ok(program) => {
-            // Not to keep the folder busy.
-            let _ = rustix::process::chdir("/");
-            supervise(program, report_to);
-            0
-        }
-        Err(error) => {
-            send(&report_to, &Report::Failed(error));
-            0
-        }
+        Ok(program) => supervise(program, line),
+        Err(error) => match Report::Failed(error).send(line) {
+            Ok(()) => After::Idle,
+            Err(_) => After::Over,
+        },
     }
 }
 
 /// Waits until nothing is left below this process.
-fn supervise(program: Pid, report_to: OwnedFd) {
-    let mut report_to = Some(report_to);
+fn supervise(program: Pid, line: &OwnedFd) -> After {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) => {
-                if pid == program
-                    && let Some(pipe) = report_to.take()
-                {
-                    let ended = Ended { status: status.as_raw(), leaves: leaves() };
-                    send(&pipe, &Report::Ended(ended));
+            Ok(Some((pid, status))) if pid == program => {
+                let leaves = leaves();
+                let report = Report::Ended(Ended { status: status.as_raw(), leaves });
+                let is_sent = report.send(line).is_ok();
+                if leaves == Leaves::Nothing {
+                    return if is_sent { After::Idle } else { After::Over };
                 }
             }
             Ok(None) => {
                 let signals = [Signal::CHILD, Signal::TERM];
                 if sys::wait_for_signal(&signals, None) == Some(Signal::TERM) {
                     tree::kill_all();
-                    return;
+                    return After::Over;
                 }
             }
-            Err(Errno::INTR) => {}
-            Err(_) => return,
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Err(_) => return After::Over,
         }
     }
 }
@@ -167,21 +146,8 @@ fn leaves() -> Leaves {
     }
 }
 
-/// Sends a report. A guest that is gone needs none.
-fn send(pipe: &OwnedFd, report: &Report) {
-    let bytes = report.encode();
-    let mut rest = bytes.as_slice();
-    while !rest.is_empty() {
-        match rustix::io::write(pipe, rest) {
-            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(_) => return,
-        }
-    }
-}
-
 fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
-    let request = launch.request;
+    let request = &launch.order.request;
     let (program, _) = request
         .argv
         .split_first()
@@ -195,7 +161,7 @@ fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
     variables.extend(request.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let env = variables.iter().map(|(name, value)| variable(name, value)).collect::<Result<Vec<_>, _>>()?;
     let path = variables.get("PATH").copied().unwrap_or(DEFAULT_PATH);
-    let limits = limits_of_program(&launch.limits, launch.open_files);
+    let limits = limits_of_program(&launch.order.limits, launch.open_files);
 
     if program.contains('/') {
         return sys::spawn(&string(program)?, &argv, &env, &limits).map_err(|error| refusal(error, program));

@@ -103,6 +103,27 @@ pub(super) fn replace(reach: &Reach<'_>, path: &str, old: &str, new: &str) -> Re
     draft.commit()
 }
 
+/// Makes a folder, and those that are missing above it. One that is there stays as it is.
+pub(super) fn make_folder(reach: &Reach<'_>, path: &str, mode: u32) -> Result<Reply, GuestError> {
+    const DOING: &str = "make";
+    let place = reach.place(path)?;
+    reach.check_writable(&place, &place.root)?;
+    let mut made = Vec::new();
+    let result = make_folders(reach, &place, &place.rest, &mut made, DOING).and_then(|_| {
+        let Some((parent, name)) = made.last() else { return Ok(()) };
+        // Through a handle, as the name may be a link by now; the owner must be able to go on in it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(parent, name.as_str(), flags, Mode::empty())
+            .and_then(|folder| rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode & 0o777 | 0o700)))
+            .map_err(|errno| of_file(errno, path, DOING))
+    });
+    if let Err(error) = result {
+        remove(&made);
+        return Err(error);
+    }
+    Ok(Reply::Folder { folders: made.len() as u64 })
+}
+
 fn cut_off(path: &str) -> GuestError {
     let message = format!("cannot write `{path}`: the content was cut off; nothing was changed");
     error::error(ErrorCode::Cancelled, message)

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, statat};
 use rustix::io::Errno;
 
 use conjure_guest::protocol::{EntryKind, FileEntry, GuestError, PAYLOAD_MAX, Reply};
@@ -13,19 +13,19 @@ use crate::error::of_file;
 const DOING: &str = "list";
 
 /// The most names that are looked at, listed or not.
-const NAMES_MAX: usize = 200_000;
+pub(super) const NAMES_MAX: usize = 200_000;
 
 /// The most entries, whatever is asked for.
-const ENTRIES_MAX: u32 = 50_000;
+pub(super) const ENTRIES_MAX: u32 = 50_000;
 
 /// The most levels, whatever is asked for.
-const DEPTH_MAX: u32 = 64;
+pub(super) const DEPTH_MAX: u32 = 64;
 
 /// Bytes of JSON that the entries may take, so that the reply fits into one frame.
-const JSON_MAX: usize = PAYLOAD_MAX - 4096;
+pub(super) const JSON_MAX: usize = PAYLOAD_MAX - 4096;
 
 /// Bytes of JSON around an entry's path, at most.
-const JSON_ENTRY: usize = 128;
+pub(super) const JSON_ENTRY: usize = 128;
 
 /// How much is listed.
 #[derive(Debug, Clone, Copy)]
@@ -120,30 +120,40 @@ impl Listing {
             let shown = name.to_string_lossy();
             let path =
                 if prefix.is_empty() { shown.clone().into_owned() } else { format!("{prefix}/{shown}") };
-            let kind = match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => EntryKind::File,
-                FileType::Directory => EntryKind::Directory,
-                FileType::Symlink => EntryKind::Symlink,
-                _ => EntryKind::Other,
-            };
-            // A character takes at most six bytes in JSON, and only control characters take that many.
-            let escaped: usize = path.bytes().map(|byte| if byte < 0x20 { 6 } else { 2 }).sum();
-            self.json += JSON_ENTRY + escaped;
+            self.json += JSON_ENTRY + escaped(&path);
             if self.entries.len() >= limits.entries.min(ENTRIES_MAX) as usize || self.json > JSON_MAX {
                 self.truncated = true;
                 return Ok(());
             }
-            if kind == EntryKind::Directory && name.to_str().is_ok() {
-                below.push(path.clone());
+            let entry = entry(path, &stat);
+            if entry.kind == EntryKind::Directory && name.to_str().is_ok() {
+                below.push(entry.path.clone());
             }
-            let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-            self.entries.push(FileEntry {
-                path,
-                kind,
-                size: if kind == EntryKind::File { stat.st_size.cast_unsigned() } else { 0 },
-                modified_ns: stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds),
-            });
+            self.entries.push(entry);
         }
         Ok(())
+    }
+}
+
+/// How many bytes of JSON a text takes at most: a character takes at most six, and only control characters take that many.
+pub(super) fn escaped(text: &str) -> usize {
+    text.bytes().map(|byte| if byte < 0x20 { 6 } else { 2 }).sum()
+}
+
+/// What the system says of what has this path.
+pub(super) fn entry(path: String, stat: &Stat) -> FileEntry {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        _ => EntryKind::Other,
+    };
+    let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    FileEntry {
+        path,
+        kind,
+        size: if kind == EntryKind::File { stat.st_size.cast_unsigned() } else { 0 },
+        modified_ns: stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds),
+        mode: stat.st_mode & 0o777,
     }
 }

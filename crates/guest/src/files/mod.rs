@@ -6,6 +6,7 @@ mod provide;
 mod read;
 mod roots;
 mod view;
+mod walk;
 mod worker;
 
 pub(crate) use roots::{Roots, open_folder};

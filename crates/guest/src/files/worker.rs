@@ -16,7 +16,7 @@ use crate::{error, sys};
 
 use super::provide::{self, Label};
 use super::roots::{Reach, Roots};
-use super::{change, list, read, view};
+use super::{change, list, read, view, walk};
 
 /// Bytes that are read or written at once.
 pub(super) const PIECE: usize = 64 * 1024;
@@ -63,8 +63,14 @@ impl Work<'_> {
     }
 
     fn work(&self, reach: &Reach<'_>, shelves: &OwnedFd, mut pipes: Pipes) -> Result<Reply, GuestError> {
-        if !matches!(self.request, Request::Write { .. } | Request::Replace { .. } | Request::Provide { .. })
-        {
+        let changes = matches!(
+            self.request,
+            Request::Write { .. }
+                | Request::Replace { .. }
+                | Request::Folder { .. }
+                | Request::Provide { .. }
+        );
+        if !changes {
             // These leave nothing behind wherever they are ended.
             sys::allow_termination();
         }
@@ -81,6 +87,10 @@ impl Work<'_> {
                 let limits = list::Limits { depth: *depth, entries: *max_entries, hidden: *hidden };
                 list::list(reach, path, limits)
             }
+            Request::Walk { path, after, max_entries } => {
+                walk::walk(reach, path, after.as_deref(), *max_entries)
+            }
+            Request::Folder { path, mode } => change::make_folder(reach, path, *mode),
             Request::Read { path, offset, length } => {
                 read::read(reach, path, *offset, *length, &mut pipes.output)
             }

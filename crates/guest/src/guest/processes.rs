@@ -36,6 +36,7 @@ impl Guest {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => match self.children.remove(&pid) {
                     Some(child) => {
+                        self.shims.reaped(pid);
                         if status.signaled() {
                             self.start_sweep();
                         }

@@ -47,6 +47,8 @@ impl Guest {
                 job.cut(Cut::OverQuota(excess), now);
             }
         }
+        // It is told to end below, as are those that were about to be idle.
+        self.shims.let_go();
         // Programs that are being ended are told twice, which does nothing.
         for (pid, child) in &self.children {
             if self.is_shim(child) {
@@ -66,6 +68,7 @@ impl Guest {
         let more = match serde_json::from_slice::<Result<Reply, GuestError>>(result) {
             // What went with a file that was replaced is not known, so this is the most that it can be.
             Ok(Ok(Reply::Write { size, folders, .. })) => Some(takes(size, folders)),
+            Ok(Ok(Reply::Folder { folders })) => Some(takes(0, folders)),
             _ => None,
         };
         watch.change_is_over(more);

@@ -13,7 +13,7 @@ use super::tunnel::ProxySpec;
 
 /// The version of the protocol. Host and guest are built together, so there is no negotiation: a difference
 /// means a guest that was taken from elsewhere, and is an error that says so.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// How many bytes of cut output a sandbox keeps in all, unless its greeting says otherwise.
 pub const SPILL_TOTAL: u64 = 1024 * 1024 * 1024;
@@ -200,6 +200,22 @@ pub enum Request {
         /// Whether names that begin with a dot are listed.
         hidden: bool,
     },
+    /// Lists a folder and all beneath it, in pages: depth first, in the order of the names' bytes. Replies [`Reply::Walk`].
+    Walk {
+        /// The folder.
+        path: String,
+        /// [`Reply::Walk::next`] of the page before; `None`: from the start.
+        after: Option<Vec<u8>>,
+        /// The most entries of the page.
+        max_entries: u32,
+    },
+    /// Makes a folder, and the missing ones above it. One that is there stays as it is. Replies [`Reply::Folder`].
+    Folder {
+        /// The folder.
+        path: String,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// Sends a regular file's bytes on [`StreamId::Content`]. Replies [`Reply::Read`].
     Read {
         /// The file.
@@ -321,6 +337,20 @@ pub enum Reply {
         /// Whether there was more than could be listed.
         truncated: bool,
     },
+    /// Of [`Request::Walk`].
+    Walk {
+        /// What is there, each folder before what lies in it.
+        entries: Vec<FileEntry>,
+        /// What is not listed though it is there.
+        unlisted: Vec<Unlisted>,
+        /// What the next page goes on after; `None`: this was the last one.
+        next: Option<Vec<u8>>,
+    },
+    /// Of [`Request::Folder`].
+    Folder {
+        /// How many folders were made.
+        folders: u64,
+    },
     /// Of [`Request::Read`]: the whole file's size when it was opened.
     Read {
         /// Bytes in the file.
@@ -429,6 +459,17 @@ pub struct FileEntry {
     pub size: u64,
     /// When it was last changed, in nanoseconds since the Unix epoch.
     pub modified_ns: i64,
+    /// Its permission bits, without those that lend a user or a group.
+    pub mode: u32,
+}
+
+/// Something that a walk did not list, or whose entries it did not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unlisted {
+    /// Its path relative to the folder; what is not UTF-8 is replaced.
+    pub path: String,
+    /// Why, for people.
+    pub reason: String,
 }
 
 /// What an entry is.

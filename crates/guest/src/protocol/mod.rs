@@ -46,7 +46,7 @@ pub use meeting::{CONNECT, NOT_MET};
 pub use message::{
     Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
     FolderNumbers, GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply,
-    Request, Root, RootsFound, SPILL_TOTAL, StdinMode, StreamId, Viewed, Welcome,
+    Request, Root, RootsFound, SPILL_TOTAL, StdinMode, StreamId, Unlisted, Viewed, Welcome,
 };
 pub use parcel::{PARCEL_HEAD_LEN, PARCEL_PATH_MAX, ParcelHead, ParcelKind, ParcelMode, ParcelStart};
 pub use quota::{Counted, DiskUsage, Quota, QuotaExcess};

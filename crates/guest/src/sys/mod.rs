@@ -21,5 +21,6 @@ pub(crate) use namespace::{
 };
 pub(crate) use process::{SpawnError, fork, fork_whole, spawn};
 pub(crate) use signal::{
-    Sender, SignalFd, allow_termination, block_signals, is_termination_pending, wait_for_signal,
+    Sender, SignalFd, allow_termination, block_signals, block_termination, is_other_pending,
+    is_termination_pending, wait_for_signal,
 };

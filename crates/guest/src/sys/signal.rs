@@ -53,11 +53,30 @@ pub(crate) fn allow_termination() {
     }
 }
 
+/// Takes that back: SIGTERM waits until it is asked for.
+pub(crate) fn block_termination() {
+    let set = set_of(&[Signal::TERM]);
+    // SAFETY: the set is initialised; the program has one thread, whose mask this is.
+    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
+}
+
 /// Whether SIGTERM was sent to this process, in which it is blocked.
 pub(crate) fn is_termination_pending() -> bool {
+    is_any_pending([libc::SIGTERM])
+}
+
+/// Whether a signal but these was sent to this process, in which all are blocked.
+pub(crate) fn is_other_pending(except: &[Signal]) -> bool {
+    let is_excepted = |number: &i32| except.iter().any(|signal| signal.as_raw() == *number);
+    is_any_pending((1..=libc::SIGRTMAX()).filter(|number| !is_excepted(number)))
+}
+
+fn is_any_pending(numbers: impl IntoIterator<Item = i32>) -> bool {
     let mut set = set_of(&[]);
-    // SAFETY: both calls get an initialised set.
-    unsafe { libc::sigpending(&raw mut set) == 0 && libc::sigismember(&raw const set, libc::SIGTERM) == 1 }
+    // SAFETY: it gets an initialised set.
+    let is_known = unsafe { libc::sigpending(&raw mut set) } == 0;
+    // SAFETY: the set is initialised.
+    is_known && numbers.into_iter().any(|number| unsafe { libc::sigismember(&raw const set, number) } == 1)
 }
 
 /// Waits for one of `signals`, which are blocked, and takes it. `None` when the time is up.

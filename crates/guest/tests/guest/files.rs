@@ -413,6 +413,74 @@ fn a_list_always_fits_into_its_frame() {
     assert!(truncated && entries.len() > 500, "{}", entries.len());
 }
 
+/// The whole tree, page by page: paths, what was not listed, and how many pages there were.
+fn walk(guest: &mut Guest, path: &str, max_entries: u32) -> (Vec<String>, Vec<String>, usize) {
+    let (mut paths, mut unlisted, mut after, mut pages) = (Vec::new(), Vec::new(), None, 0);
+    loop {
+        let request = Request::Walk { path: path.to_owned(), after, max_entries };
+        let Ok(Reply::Walk { entries, unlisted: left, next }) = guest.call(request).result else {
+            panic!("no page")
+        };
+        assert!(entries.len() + left.len() <= max_entries as usize + 1);
+        paths.extend(entries.into_iter().map(|entry| entry.path));
+        unlisted.extend(left.into_iter().map(|left| left.path));
+        pages += 1;
+        match next {
+            Some(next) => after = Some(next),
+            None => return (paths, unlisted, pages),
+        }
+    }
+}
+
+#[test]
+fn a_tree_is_listed_in_pages_however_large_it_is() {
+    let mut guest = Guest::start();
+    let script =
+        "mkdir -p top/a/b top/a.b/empty 'top/a b'; cd top; touch a/b/c a/d a.b/e 'a b/f' z .h; ln -s / link
+        touch $'not\\xff' $'not\\xfe'; mkdir -p $'dir\\xff/in'; mkdir shut; touch shut/x; chmod 000 shut";
+    assert!(guest.bash(script).result.is_ok());
+    let all =
+        [".h", "a", "a/b", "a/b/c", "a/d", "a b", "a b/f", "a.b", "a.b/e", "a.b/empty", "link", "shut", "z"];
+    for size in [1, 2, 3, 5, 100] {
+        let (paths, unlisted, pages) = walk(&mut guest, "top", size);
+        let paths: Vec<&str> =
+            paths.iter().map(String::as_str).filter(|path| !path.starts_with("shut/")).collect();
+        assert_eq!(paths, all, "{size}");
+        let names = unlisted.iter().filter(|path| path.contains('\u{fffd}')).count();
+        assert_eq!(names, 3, "{size}: {unlisted:?}");
+        assert!(size == 100 || pages > 3, "{size}");
+    }
+    assert!(guest.bash("chmod 755 top/shut").result.is_ok());
+    // As deep and as many as a package manager makes them, and deeper than can be listed.
+    let script = "mkdir -p many && cd many && for i in $(seq 60); do mkdir -p node_modules/package-$i/distribution/modules
+        touch node_modules/package-$i/distribution/modules/some-quite-long-name-of-a-module-{1..200}.d.ts; done
+        mkdir -p $(printf 'd/%.0s' $(seq 70)); touch $(printf 'd/%.0s' $(seq 70))/lost";
+    assert!(guest.bash(script).result.is_ok());
+    let (paths, unlisted, pages) = walk(&mut guest, "many", 100_000);
+    assert_eq!(paths.len(), 1 + 60 * 3 + 60 * 200 + 64);
+    assert_eq!(unlisted, ["d/".repeat(63) + "d"]);
+    assert!(pages > 1);
+    let mut sorted = paths.clone();
+    sorted.dedup();
+    assert_eq!(sorted.len(), paths.len());
+}
+
+#[test]
+fn folders_are_made_with_their_permissions() {
+    let mut guest = Guest::start();
+    let mode = |guest: &Guest, name: &str| {
+        std::fs::metadata(guest.work(name)).expect("there").permissions().mode() & 0o7777
+    };
+    let mut make = |path: &str, mode| guest.call(Request::Folder { path: path.to_owned(), mode }).result;
+    assert_eq!(make("a/b", 0o6750), Ok(Reply::Folder { folders: 2 }));
+    assert_eq!(make("a/b", 0o700), Ok(Reply::Folder { folders: 0 }));
+    assert_eq!(make("/nowhere", 0o700).expect_err("outside").code, ErrorCode::PathNotAllowed);
+    assert_eq!((mode(&guest, "a"), mode(&guest, "a/b")), (0o755, 0o750));
+    guest.write("file", b"x").expect("written");
+    let error = guest.call(Request::Folder { path: "file/below".to_owned(), mode: 0o755 }).result;
+    assert_eq!(error.expect_err("a file").code, ErrorCode::NotDirectory);
+}
+
 #[test]
 fn one_occurrence_is_replaced() {
     let mut guest = Guest::start();
@@ -449,5 +517,5 @@ fn an_unread_file_delays_no_other_and_its_worker_can_be_cancelled() {
     assert_eq!(outcome.result.expect_err("cancelled").code, ErrorCode::Cancelled);
     let channel = guest.open(request(), PLENTY, None);
     assert_eq!(guest.finish(channel).content.len(), 200_000_000);
-    wait_until("all workers are reaped", || guest.children() == (0, 0));
+    wait_until("all workers are reaped, and one shim waits", || guest.children() == (0, 1));
 }

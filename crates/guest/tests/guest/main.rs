@@ -23,4 +23,6 @@ mod quota;
 #[cfg(test)]
 mod shelves;
 #[cfg(test)]
+mod shims;
+#[cfg(test)]
 mod tunnels;

@@ -443,6 +443,10 @@ impl Channel {
             }
             Request::Provide { .. } => Reply::Provide { files: 1, bytes: 1 },
             Request::List { .. } => Reply::List { entries: Vec::new(), truncated: false },
+            Request::Walk { .. } => {
+                Reply::Walk { entries: Vec::new(), unlisted: Vec::new(), next: Some(b"x".to_vec()) }
+            }
+            Request::Folder { .. } => Reply::Folder { folders: 1 },
             Request::Read { .. } => Reply::Read { size: 1 },
         }
     }
@@ -456,6 +460,8 @@ fn subject(open: &Open) -> &str {
         | Request::Write { path, .. }
         | Request::Replace { path, .. }
         | Request::List { path, .. }
+        | Request::Walk { path, .. }
+        | Request::Folder { path, .. }
         | Request::Read { path, .. }
         | Request::Provide { name: path, .. } => path,
     }

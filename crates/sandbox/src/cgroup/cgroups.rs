@@ -167,26 +167,51 @@ impl Cgroups {
         Ok(Some(group))
     }
 
-    /// Removes the groups that dead hosts left, and kills what is still in them. Yields how many there were.
+    /// Removes the groups that dead hosts left, and kills what is still in them. Yields how many there were. Blocks for as
+    /// long as what was killed needs to be gone, at most for a moment; a group that is not empty even then is removed at the
+    /// next opportunity.
     pub fn sweep(&self) -> usize {
         self.shared.remove_leftovers();
-        let mut removed = 0;
+        let mut left: Vec<PathBuf> = Vec::new();
         for place in &self.shared.places {
             for entry in fs::read_dir(&place.folder).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 let owner = name.to_str().and_then(Owner::of);
                 if owner.is_some_and(|owner| owner.is_dead()) {
-                    match remove(&entry.path()) {
-                        Ok(()) => removed += 1,
-                        Err(error) => {
-                            tracing::warn!(%error, group = %entry.path().display(), "a dead host's group stays");
-                        }
-                    }
+                    left.push(entry.path());
                 }
             }
         }
+        let found = left.len();
+        remove_all(&mut left);
+        for folder in &left {
+            tracing::warn!(group = %folder.display(), "a dead host's group is not empty yet");
+        }
+        let removed = found - left.len();
+        self.shared.leftovers.lock().unwrap_or_else(PoisonError::into_inner).append(&mut left);
         removed
     }
+}
+
+/// How often it is looked again at groups whose processes were just killed, a millisecond apart.
+const ROUNDS: usize = 500;
+
+/// Removes groups, and keeps those that are not empty in half a second. Blocks for as long as that takes.
+fn remove_all(folders: &mut Vec<PathBuf>) {
+    for _ in 0..ROUNDS {
+        folders.retain(|folder| remove(folder).is_err());
+        if folders.is_empty() {
+            return;
+        }
+        pause();
+    }
+}
+
+/// A millisecond, in which the kernel clears away what was killed. It tells nobody when that is done.
+fn pause() {
+    let millisecond = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // An interrupted wait is a short one.
+    let _ = rustix::event::poll(&mut [], Some(&millisecond));
 }
 
 impl Shared {
@@ -205,8 +230,9 @@ impl Shared {
 }
 
 impl Drop for Shared {
+    /// Nobody tries again afterwards, so what was just killed is waited for.
     fn drop(&mut self) {
-        self.remove_leftovers();
+        remove_all(self.leftovers.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
 /// Where a container engine listens.
 ///
 /// ```
@@ -62,7 +64,7 @@ impl EngineAddress {
         let request = format!("{request} HTTP/1.0\r\nHost: engine\r\n\r\n");
         match self {
             Self::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
+                let stream = connect_at_once(path)?;
                 stream.set_read_timeout(Some(patience))?;
                 stream.set_write_timeout(Some(patience))?;
                 status(stream, &request)
@@ -76,6 +78,16 @@ impl EngineAddress {
             }
         }
     }
+}
+
+/// To wait for one who accepts no more connections has no bound, so it is not waited for.
+fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// The number in the first line of the answer.
@@ -108,8 +120,12 @@ impl FromStr for EngineAddress {
         match text.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => Ok(Self::Unix(path.into())),
             Some(("unix", _)) => refused("the socket's path must be absolute"),
-            Some(("tcp" | "http", host)) if !host.trim_end_matches('/').is_empty() => {
-                Ok(Self::Tcp(host.trim_end_matches('/').to_owned()))
+            Some(("tcp" | "http", host)) => {
+                let host = host.trim_end_matches('/');
+                let has_port = host
+                    .rsplit_once(':')
+                    .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
+                if has_port { Ok(Self::Tcp(host.to_owned())) } else { refused("it names no host and port") }
             }
             Some(("https" | "ssh" | "npipe", _)) => refused(
                 "neither TLS, SSH nor named pipes are spoken; forward a port to the engine's socket instead, as by \
@@ -144,7 +160,16 @@ mod tests {
 
     #[test]
     fn what_is_not_spoken_is_refused_with_what_is() {
-        for text in ["https://a:2376", "ssh://a", "unix://relative", "tcp://", "/run/docker.sock", ""] {
+        for text in [
+            "https://a:2376",
+            "ssh://a",
+            "unix://relative",
+            "tcp://",
+            "tcp://a",
+            "tcp://a:70000",
+            "/run/docker.sock",
+            "",
+        ] {
             let refusal = text.parse::<EngineAddress>().unwrap_err();
             assert!(refusal.contains("unix:///path/to/socket"), "{refusal}");
         }
@@ -158,5 +183,22 @@ mod tests {
         let address = EngineAddress::Unix(path);
         let error = address.ask_blocking("GET /_ping", Duration::from_millis(10)).unwrap_err();
         assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
+    }
+
+    #[test]
+    fn nobody_waits_for_an_engine_that_accepts_no_more_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 1).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = connect_at_once(&path) {
+            waiting.push(stream);
+        }
+        assert!(!waiting.is_empty());
+        let error =
+            EngineAddress::Unix(path).ask_blocking("GET /_ping", Duration::from_secs(60)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
     }
 }

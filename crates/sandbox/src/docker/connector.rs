@@ -13,18 +13,19 @@ use bollard::models::ContainerCreateBody;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_egress::{Egress, Policy};
 use futures_util::future::BoxFuture;
-use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, oneshot};
 
+use super::ability::{check_architecture, check_runtime, honest, most_processes};
 use super::address::EngineAddress;
 use super::attach::{AttachReader, Complaints};
 use super::engine::Engine;
-use super::facts::{DockerEnvironment, EngineFacts, EngineKind, Swap};
+use super::facts::{DockerEnvironment, EngineKind, Swap};
 use super::failure::{no_engine, no_image};
 use super::guard::{ContainerGuard, Remains};
 use super::held::{Held, Keeper};
 use super::image_facts::ImageFacts;
-use super::meeting::{Meeting, Streams};
+use super::labels::place_of;
+use super::meeting::{Meeting, StreamWay, Streams};
 use super::options::DockerOptions;
 use super::premises::Premises;
 use super::prepare::{Elsewhere, Ingredients, Prepared};
@@ -147,6 +148,9 @@ impl Docker {
     /// # Errors
     /// When the engine cannot be asked. What cannot be removed is in the result.
     pub async fn sweep(&self) -> Result<SweptContainers, SandboxError> {
+        if let Some(data) = &self.data {
+            self.engine.learn(data.sandboxes());
+        }
         self.engine.sweep().await
     }
 
@@ -206,6 +210,9 @@ impl Connector for Docker {
         Box::pin(async move {
             let inner = &self.inner;
             let proxy = egress::proxy(&self.egress, &context.network)?;
+            // Whoever sweeps knows whose containers have their places here.
+            let premises = self.premises().await?;
+            self.engine.learn(premises.data.sandboxes());
             let keeper = self.engine.keeper().await?;
             let image = inner.image(&keeper.engine).await?;
             let facts = keeper.engine.facts();
@@ -218,7 +225,6 @@ impl Connector for Docker {
             for left in &left {
                 take_back(left).await?;
             }
-            let premises = self.premises().await?;
             let seccomp = match facts.kind {
                 EngineKind::Docker => super::seccomp::profile().to_string(),
                 EngineKind::Podman => text(&premises.seccomp)?,
@@ -238,7 +244,9 @@ impl Connector for Docker {
                 most_processes: most_processes(),
             };
             let now = SystemClock.timestamp().millis() / 1000;
-            let labels = self.engine.host()?.labels(&inner.options, &spec.digest(&inner.options), now);
+            let bears = place.as_ref().and_then(|place| place_of(premises.data.sandboxes(), place));
+            let digest = spec.digest(&inner.options, context.tenant.as_ref());
+            let labels = self.engine.host()?.labels(&inner.options, context, bears, &digest, now);
             let elsewhere = elsewhere.map(|Elsewhere { archive, transfer }| {
                 (Filling { stock: stock_body(&image.id, labels.clone()), archive }, transfer)
             });
@@ -282,11 +290,7 @@ impl Connector for Docker {
 impl Inner {
     async fn image(&self, engine: &Engine) -> Result<ImageFacts, SandboxError> {
         let image = engine.image(&self.options.image).await?;
-        if let Some(architecture) = image.architecture.as_deref()
-            && !fits(architecture)
-        {
-            return Err(wrong_architecture("the image", architecture));
-        }
+        image.architecture.as_deref().map_or(Ok(()), check_architecture)?;
         ImageFacts::of(image)
     }
 }
@@ -335,7 +339,8 @@ async fn start(
         drop(permit);
         let result = match made {
             Ok((streams, complaints, isolation)) => {
-                Ok(Started { streams, guard: ContainerGuard::new(remains, complaints, isolation, transfer) })
+                let guard = ContainerGuard::new(remains, complaints, isolation, transfer, streams.way);
+                Ok(Started { streams, guard })
             }
             Err(error) => {
                 // Nothing is left of it when the error is told.
@@ -387,7 +392,7 @@ async fn make(
     let input = Box::new(streams.input);
     let mut streams = match meeting {
         Some(meeting) => keeper.engine.meet(meeting, output, input).await?,
-        None => Streams { reader: Box::new(output), writer: input, complaints: None },
+        None => Streams { reader: Box::new(output), writer: input, complaints: None, way: StreamWay::Engine },
     };
     if let Some(mut output) = streams.complaints.take() {
         // Until the container's end, or its removal.
@@ -421,94 +426,4 @@ async fn fill(stock: &mut Held, filling: Filling, engine: &Engine) -> Result<Str
     engine.put(stock.name(), VOLUME, filling.archive).await?;
     let found = engine.inspect(stock.name()).await?;
     volume_of(found.and_then(|found| found.mounts))
-}
-
-/// What the engine says that it does not do.
-fn honest(isolation: Isolation, warnings: &[String]) -> Isolation {
-    let mut honest = isolation;
-    for warning in warnings.iter().map(|warning| warning.to_ascii_lowercase()) {
-        tracing::warn!(warning, "the engine warns");
-        if !warning.contains("discard") {
-            continue;
-        }
-        if warning.contains("memory") {
-            honest.memory = Boundary::Open;
-        }
-        if warning.contains("cpu") {
-            honest.processor = Boundary::Open;
-        }
-        if warning.contains("pids") {
-            honest.process_count = Boundary::Open;
-        }
-    }
-    honest
-}
-
-/// How many processes any user of this machine can have: no more than there are numbers for them. Podman goes below that itself.
-fn most_processes() -> u64 {
-    /// What Podman takes for the most.
-    const MOST: u64 = 1 << 20;
-    let numbers = std::fs::read_to_string("/proc/sys/kernel/pid_max");
-    let numbers = numbers.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MOST);
-    let own = getrlimit(Resource::Nproc).maximum.unwrap_or(MOST);
-    own.min(numbers).min(MOST)
-}
-
-/// An engine has a runtime, and Podman the one alone that it was started with: it does not hear of another.
-fn check_runtime(facts: &EngineFacts, runtime: &str) -> Result<(), SandboxError> {
-    let message = match facts.kind {
-        EngineKind::Podman if facts.default_runtime == runtime => return Ok(()),
-        EngineKind::Docker if facts.runtimes.iter().any(|known| known == runtime) => return Ok(()),
-        EngineKind::Podman => format!(
-            "the engine has no runtime `{runtime}`; it has `{}`: start Podman's service with `podman --runtime {runtime} \
-             system service`",
-            facts.default_runtime
-        ),
-        EngineKind::Docker => {
-            format!("the engine has no runtime `{runtime}`; it has `{}`", facts.runtimes.join("`, `"))
-        }
-    };
-    Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
-}
-
-/// Whether the guest's program runs on such a machine.
-fn fits(architecture: &str) -> bool {
-    let normal = |name| match name {
-        "amd64" => "x86_64",
-        "arm64" => "aarch64",
-        other => other,
-    };
-    normal(architecture) == normal(std::env::consts::ARCH)
-}
-
-fn wrong_architecture(what: &str, architecture: &str) -> SandboxError {
-    let message = format!(
-        "{what} is for `{architecture}`, and the guest's program for `{}`: take an image for this machine, or build with \
-         `CONJURE_GUEST` naming a program that fits",
-        std::env::consts::ARCH
-    );
-    SandboxError::new(SandboxErrorKind::Unavailable, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_engine_discards_is_open() {
-        let warning = |text: &str| honest(Isolation::FULL, &[text.to_owned()]);
-        let memory = warning(
-            "Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.",
-        );
-        assert_eq!(memory.open().collect::<Vec<_>>(), ["memory"]);
-        let pids = warning("Your kernel does not support PIDs limit capabilities. PIDs limit discarded.");
-        assert_eq!(pids.open().collect::<Vec<_>>(), ["process_count"]);
-    }
-
-    #[test]
-    fn architectures_have_two_names() {
-        let own = std::env::consts::ARCH;
-        assert!(fits(own) && fits(if own == "x86_64" { "amd64" } else { "arm64" }));
-        assert!(!fits("riscv64"));
-    }
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
+use bollard::Docker as Client;
 use bollard::container::AttachContainerResults;
 use bollard::errors::Error;
 use bollard::models::{
@@ -15,17 +16,17 @@ use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
     RemoveContainerOptions, StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptions,
 };
-use bollard::{API_DEFAULT_VERSION, Docker as Client};
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWrite;
 
 use super::address::EngineAddress;
 use super::attach::AttachReader;
-use super::facts::{EngineFacts, EngineKind};
+use super::facts::EngineFacts;
 use super::failure::{
-    Effect, effect, explained, is_absent, is_conflict, is_outrun, no_engine, no_image, silent,
+    Effect, effect, explained, is_absent, is_conflict, is_outrun, no_engine, no_image, nonsense, silent,
 };
 use super::meeting::{Meeting, Streams};
+use super::transport;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::unavailable;
 
@@ -38,6 +39,11 @@ const WORK: Duration = Duration::from_secs(60);
 /// How long a removal that another one has begun is waited for, in steps.
 const REMOVAL_STEP: Duration = Duration::from_millis(50);
 const REMOVAL_STEPS: u32 = 200;
+
+/// Between two questions whether a container has ended, where the engine does not wait for it: first this time, then twice as
+/// much, and so on.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A container that was asked for in vain.
 #[derive(Debug)]
@@ -91,13 +97,8 @@ impl Engine {
     /// The image of this name or digest.
     pub(super) async fn image(&self, image: &str) -> Result<ImageInspect, SandboxError> {
         let doing = "look at the image";
-        let names = match self.facts.kind {
-            EngineKind::Docker => vec![image.to_owned()],
-            // What its own command builds is called so; its service takes a name without a registry for one of Docker's.
-            EngineKind::Podman => vec![image.to_owned(), format!("localhost/{image}")],
-        };
-        for name in &names {
-            match within(&self.address, doing, SOON, self.client.inspect_image(name)).await? {
+        for name in self.facts.kind.names_of(image) {
+            match within(&self.address, doing, SOON, self.client.inspect_image(&name)).await? {
                 Err(error) if is_absent(&error) => {}
                 asked => return asked.map_err(|error| explained(&self.address, doing, &error)),
             }
@@ -187,6 +188,7 @@ impl Engine {
     /// # Errors
     /// When the engine cannot be asked any more.
     pub(super) async fn ended(&self, name: &str) -> Result<(), SandboxError> {
+        let mut pause = FIRST_PAUSE;
         loop {
             let options = WaitContainerOptions { condition: "not-running".to_owned() };
             let mut waiting = Box::pin(self.client.wait_container(name, Some(options)));
@@ -204,6 +206,9 @@ impl Engine {
                     }
                 }
             }
+            // It may have answered at once.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -280,17 +285,19 @@ pub(super) async fn reach(
     address: &EngineAddress,
     patience: Duration,
 ) -> Result<(Client, SystemVersion), SandboxError> {
-    let client = match address {
-        EngineAddress::Unix(path) => {
-            Client::connect_with_unix(&path.to_string_lossy(), patience.as_secs(), API_DEFAULT_VERSION)
-        }
-        EngineAddress::Tcp(host) => Client::connect_with_http(host, patience.as_secs(), API_DEFAULT_VERSION),
-    };
-    let client = client.map_err(|error| explained(address, "be connected to", &error))?;
+    let client = transport::client(address, patience)
+        .map_err(|error| explained(address, "be connected to", &error))?;
     let doing = "tell its version";
-    let client = answer(address, doing, SOON, client.negotiate_version()).await?;
-    let version = answer(address, doing, SOON, client.version()).await?;
-    Ok((client, version))
+    let client = match within(address, doing, SOON, client.negotiate_version()).await? {
+        Err(error @ Error::DockerResponseServerError { .. }) => return Err(nonsense(address, &error)),
+        asked => asked.map_err(|error| explained(address, doing, &error))?,
+    };
+    match within(address, doing, SOON, client.version()).await? {
+        Ok(version) => Ok((client, version)),
+        // Engines do not refuse that, but what stands before one does.
+        Err(error @ Error::DockerResponseServerError { .. }) => Err(nonsense(address, &error)),
+        Err(error) => Err(explained(address, doing, &error)),
+    }
 }
 
 /// The engine's answer, its failure explained.
@@ -311,4 +318,35 @@ async fn within<T>(
     asked: impl Future<Output = T>,
 ) -> Result<T, SandboxError> {
     tokio::time::timeout(patience, asked).await.map_err(|_| silent(address, doing, patience))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use conjure_base::{Clock as _, SystemClock};
+
+    use super::super::scripted::{Reply, scripted};
+    use super::*;
+
+    #[tokio::test]
+    async fn an_engine_that_does_not_wait_for_a_container_is_not_asked_without_a_pause() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let (engine, _folder) = scripted(move |request| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let has_ended = counter.load(Ordering::Relaxed) > 8;
+            Reply::Answer(match request.contains("/wait") {
+                true => String::new(),
+                false => format!(r#"{{"State":{{"Running":{}}}}}"#, !has_ended),
+            })
+        })
+        .await;
+        let begun = SystemClock.deadline(SOON);
+        engine.ended("one").await.unwrap();
+        // Five times two questions, after pauses of 50, 100, 200 and 400 ms.
+        assert_eq!(asked.load(Ordering::Relaxed), 10);
+        assert!(SOON - SystemClock.remaining(begun) >= Duration::from_millis(750));
+    }
 }

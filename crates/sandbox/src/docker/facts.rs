@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum, SystemVersion};
+use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum, SystemVersion, SystemVersionComponents};
 
 use super::address::EngineAddress;
 use super::failure::no_engine;
@@ -22,6 +22,24 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
+    /// As an engine's version tells it.
+    pub(super) fn of(version: &SystemVersion) -> Self {
+        if podman(version).is_some() { Self::Podman } else { Self::Docker }
+    }
+
+    /// By what names an image is looked for that was named so, in this order. What Podman's own command builds under a name
+    /// without a registry is called `localhost/NAME`; its service takes such a name for one of Docker's.
+    pub(super) fn names_of(self, image: &str) -> Vec<String> {
+        let first = image.split('/').next().filter(|first| first.len() < image.len());
+        let has_registry = first.is_some_and(|first| first.contains(['.', ':']) || first == "localhost");
+        match self {
+            Self::Podman if !has_registry && !image.starts_with("sha256:") => {
+                vec![image.to_owned(), format!("localhost/{image}")]
+            }
+            _ => vec![image.to_owned()],
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Docker => "Docker Engine",
@@ -104,15 +122,9 @@ impl EngineFacts {
         version: SystemVersion,
         info: SystemInfo,
     ) -> Result<Self, SandboxError> {
-        let components = version.components.unwrap_or_default();
-        let podman = components.iter().find(|component| component.name.contains("Podman"));
-        let (kind, text) = match (podman, version.version) {
-            (Some(podman), _) => (EngineKind::Podman, podman.version.clone()),
-            (None, Some(version)) => (EngineKind::Docker, version),
-            (None, None) => {
-                return Err(no_engine(format!("what answers at `{address}` tells no version")));
-            }
-        };
+        let kind = EngineKind::of(&version);
+        let text = podman(&version).map(|podman| podman.version.clone()).or(version.version);
+        let text = text.ok_or_else(|| no_engine(format!("what answers at `{address}` tells no version")))?;
         let least = match kind {
             EngineKind::Docker => LEAST_DOCKER,
             EngineKind::Podman => LEAST_PODMAN,
@@ -181,6 +193,11 @@ impl EngineFacts {
     }
 }
 
+/// What of an engine is Podman.
+fn podman(version: &SystemVersion) -> Option<&SystemVersionComponents> {
+    version.components.iter().flatten().find(|component| component.name.contains("Podman"))
+}
+
 /// Whether it is a socket that is not root's.
 fn is_of_a_user(address: &EngineAddress) -> bool {
     let EngineAddress::Unix(path) = address else { return false };
@@ -197,8 +214,6 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use bollard::models::SystemVersionComponents;
-
     use super::*;
 
     fn facts(version: SystemVersion) -> Result<EngineFacts, SandboxError> {
@@ -232,6 +247,17 @@ mod tests {
             let error = facts(version).unwrap_err();
             assert!(error.to_string().contains(told), "{error}");
             assert_eq!(error.kind(), crate::SandboxErrorKind::EngineUnavailable);
+        }
+    }
+
+    #[test]
+    fn an_image_without_a_registry_is_looked_for_by_both_names_that_podman_has_for_it() {
+        for name in ["a", "a:b", "conjure/sandbox:latest"] {
+            assert_eq!(EngineKind::Podman.names_of(name), [name, &format!("localhost/{name}")]);
+            assert_eq!(EngineKind::Docker.names_of(name), [name]);
+        }
+        for name in ["sha256:12ab", "localhost/a", "docker.io/library/a:b", "host:5000/a"] {
+            assert_eq!(EngineKind::Podman.names_of(name), [name]);
         }
     }
 

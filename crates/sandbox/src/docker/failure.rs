@@ -9,6 +9,9 @@ use bollard::errors::Error;
 use super::address::EngineAddress;
 use crate::error::{SandboxError, SandboxErrorKind};
 
+/// So much of what an engine says to its refusal is passed on, in bytes.
+const LONGEST: usize = 4096;
+
 /// There is no engine that can be used, for this reason.
 pub(super) fn no_engine(reason: impl std::fmt::Display) -> SandboxError {
     SandboxError::new(
@@ -36,11 +39,17 @@ pub(super) fn explained(address: &EngineAddress, doing: &str, error: &Error) -> 
         | Error::JsonSerdeError { .. }
         | Error::APIVersionParseError {}
         | Error::StrParseError { .. } => nonsense(address, error),
+        error if is_too_long(error) => no_engine(format!(
+            "what answers at `{address}` when it is to {doing} does not end, or says more than any engine does"
+        )),
         _ => match cause(error) {
             Some(io::ErrorKind::NotFound) => absent(address),
-            Some(io::ErrorKind::ConnectionRefused) => {
+            Some(io::ErrorKind::ConnectionRefused) if address.is_local() => {
                 no_engine(format!("nothing listens at `{address}` any more; start Docker or Podman"))
             }
+            Some(io::ErrorKind::ConnectionRefused) => no_engine(format!(
+                "nothing listens at `{address}`; start the tunnel to the engine, or the engine"
+            )),
             Some(io::ErrorKind::PermissionDenied) => forbidden(address),
             Some(_) => no_engine(format!(
                 "the connection to `{address}` broke while it was to {doing}: {}",
@@ -64,13 +73,17 @@ fn forbidden(address: &EngineAddress) -> SandboxError {
     ))
 }
 
-fn nonsense(address: &EngineAddress, error: &Error) -> SandboxError {
-    no_engine(format!("what answers at `{address}` does not speak as an engine does ({})", whole(error)))
+/// Whatever it is, it is no engine.
+pub(super) fn nonsense(address: &EngineAddress, error: &Error) -> SandboxError {
+    let said = whole(error);
+    let said = said.get(..said.floor_char_boundary(LONGEST)).unwrap_or_default();
+    no_engine(format!("what answers at `{address}` does not speak as an engine does ({})", said.trim()))
 }
 
 /// What an engine that answers does not do.
 fn refused(doing: &str, status: u16, message: &str) -> SandboxError {
     let message = message.trim();
+    let message = message.get(..message.floor_char_boundary(LONGEST)).unwrap_or_default();
     let lower = message.to_ascii_lowercase();
     let (kind, hint) = if lower.contains("no space left on device") || lower.contains("disk quota exceeded") {
         (SandboxErrorKind::NoSpace, "; make room where the engine keeps its data (`docker system df`)")
@@ -140,6 +153,24 @@ pub(super) fn is_conflict(error: &Error) -> bool {
 pub(super) fn is_outrun(error: &Error) -> bool {
     let Error::DockerResponseServerError { status_code: 500, message } = error else { return false };
     ["container not known", "no such container"].iter().any(|told| message.contains(told))
+}
+
+/// Whether an answer went beyond the bound of the connection.
+fn is_too_long(error: &Error) -> bool {
+    let is_it = |error: &io::Error| error.kind() == io::ErrorKind::FileTooLarge;
+    if let Error::IOError { err } = error
+        && is_it(err)
+    {
+        return true;
+    }
+    let mut next = error.source();
+    while let Some(source) = next {
+        if source.downcast_ref().is_some_and(is_it) {
+            return true;
+        }
+        next = source.source();
+    }
+    false
 }
 
 /// What the system said, where it did.

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use super::attach::Complaints;
 use super::held::{Held, Keeper};
 use super::meant::Meant;
+use super::meeting::StreamWay;
 use crate::connector::SandboxGuard;
 use crate::error::SandboxError;
 use crate::isolation::{Boundary, Isolation};
@@ -32,9 +33,23 @@ pub(super) struct ContainerGuard {
     transfer: Option<Transfer>,
     /// How it ended, once that was seen.
     how: Option<String>,
+    stream: StreamWay,
+    watch: Watch,
     /// `None` once all of it was given back.
     remains: Option<Remains>,
 }
+
+/// Who wants to know of the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    /// Whoever speaks to the guest, for as long as that goes on.
+    Open,
+    /// Whoever has seen the stream's end, or closed it.
+    Over,
+}
+
+/// How long an engine that cannot be asked is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a container leaves when it has ended.
 pub(super) struct Remains {
@@ -87,9 +102,26 @@ impl ContainerGuard {
         complaints: Complaints,
         isolation: Isolation,
         transfer: Option<Transfer>,
+        stream: StreamWay,
     ) -> Self {
         let keeper = Arc::clone(remains.held.keeper());
-        Self { keeper, complaints, isolation, transfer, how: None, remains: Some(remains) }
+        let (how, watch, remains) = (None, Watch::Open, Some(remains));
+        Self { keeper, complaints, isolation, transfer, how, stream, watch, remains }
+    }
+
+    /// Waits until the container does not run, and says how it ended.
+    async fn watch(&self, name: &str, watch: Watch) -> String {
+        loop {
+            match self.keeper.engine.ended(name).await {
+                Ok(()) => return self.describe(name).await,
+                // An engine that is gone has ended nothing: what runs goes on, and its stream tells its end.
+                Err(error) if self.stream == StreamWay::Socket && watch == Watch::Open => {
+                    tracing::debug!(%error, container = name, "an engine does not tell of a container");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return error.to_string(),
+            }
+        }
     }
 
     /// How a container that does not run any more has ended.
@@ -140,10 +172,8 @@ impl SandboxGuard for ContainerGuard {
             let Some(name) = self.remains.as_ref().map(|remains| remains.held.name().to_owned()) else {
                 return "it was ended".to_owned();
             };
-            let how = match self.keeper.engine.ended(&name).await {
-                Ok(()) => self.describe(&name).await,
-                Err(error) => error.to_string(),
-            };
+            let watch = std::mem::replace(&mut self.watch, Watch::Over);
+            let how = self.watch(&name, watch).await;
             // They may come another way than the news of its end.
             let _ = tokio::time::timeout(LAST_WORDS, self.complaints.heard()).await;
             let how = match self.complaints.text().as_str() {

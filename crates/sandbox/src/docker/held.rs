@@ -5,24 +5,23 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::models::ContainerCreateBody;
+use conjure_base::{Clock as _, SystemClock};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::engine::{Engine, NotMade, Removed};
 use super::failure::Effect;
 use super::labels::name_of;
+use super::last::LastPatience;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// How long one who has no runtime waits for an engine.
-const LAST_PATIENCE: Duration = Duration::from_secs(3);
-
-/// How often it asks for a container that is being made.
-const LAST_TRIES: u32 = 200;
+/// How long one who has no runtime waits until it asks again for a container that is being made.
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a removal that failed is tried again, first after this time, then after twice as much, and so on.
@@ -40,6 +39,8 @@ pub(super) struct Keeper {
     /// Whether something was left to who sweeps, since there was a sweep.
     has_left: AtomicBool,
     tasks: TaskTracker,
+    /// Of those who have no runtime.
+    patience: LastPatience,
 }
 
 impl Keeper {
@@ -51,6 +52,7 @@ impl Keeper {
             held: Mutex::default(),
             has_left: AtomicBool::new(false),
             tasks: TaskTracker::new(),
+            patience: LastPatience::default(),
         })
     }
 
@@ -159,6 +161,7 @@ impl Doomed {
             return Ok(());
         }
         let removed = self.keeper.engine.remove(&self.name).await?;
+        self.keeper.patience.restore();
         match (removed, self.state) {
             (Removed::NotThere, State::Asked | State::Unanswered) => {
                 let message = format!("the engine has not made `{}` yet, which it was asked for", self.name);
@@ -194,24 +197,81 @@ impl Doomed {
 
 impl Drop for Doomed {
     /// Where nobody can wait, because the runtime goes: asks the engine without one. What it is making just now is not there
-    /// yet, so it is asked again. For what it has not answered long ago it is not: that is left to be swept.
+    /// yet, so it is asked again. For what it has not answered long ago it is not: that is left to be swept, as is all that
+    /// is left when an engine hangs.
     fn drop(&mut self) {
         if self.state == State::Gone {
             return;
         }
         let request = format!("DELETE /containers/{}?force=true&v=true", self.name);
-        for attempt in 1..=LAST_TRIES {
-            match self.keeper.engine.address().ask_blocking(&request, LAST_PATIENCE) {
-                Ok(404) if self.state == State::Asked && attempt < LAST_TRIES => {
-                    std::thread::park_timeout(LAST_PAUSE)
+        let patience = &self.keeper.patience;
+        while let Some(share) = patience.share() {
+            let until = SystemClock.deadline(share);
+            let told = self.keeper.engine.address().ask_blocking(&request, share);
+            match told {
+                Ok(404) if self.state == State::Asked => {
+                    std::thread::park_timeout(LAST_PAUSE);
+                    patience.spend(share.saturating_sub(SystemClock.remaining(until)));
+                    continue;
                 }
-                Ok(200..=299 | 404) => break,
+                Ok(200..=299) => patience.restore(),
+                Ok(404) => {}
+                Err(ref error)
+                    if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind()) =>
+                {
+                    patience.lose();
+                    continue;
+                }
                 told => {
                     tracing::warn!(?told, container = self.name, "a container is left to be swept");
-                    break;
                 }
             }
+            return self.let_go();
         }
+        tracing::warn!(container = self.name, "the engine hangs, and a container is left to be swept");
         self.let_go();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scripted::{Reply, scripted};
+    use super::*;
+
+    #[test]
+    fn all_that_a_runtime_leaves_waits_together_for_an_engine_that_hangs() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&asked);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (engine, _folder) = runtime.block_on(scripted(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Reply::Silence
+        }));
+        let keeper = Keeper::new(engine, "hangs");
+        let all: Vec<Held> = (0..20).map(|_| keeper.hold()).collect();
+        drop(runtime);
+        let patience = Duration::from_secs(60);
+        let begun = SystemClock.deadline(patience);
+        drop(all);
+        let waited = patience - SystemClock.remaining(begun);
+        assert!(waited < Duration::from_secs(6), "{waited:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert!(keeper.names().is_empty());
+    }
+
+    #[test]
+    fn an_engine_that_answers_is_asked_for_all() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&asked);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (engine, _folder) = runtime.block_on(scripted(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Reply::Answer("{}".to_owned())
+        }));
+        let keeper = Keeper::new(engine, "answers");
+        let all: Vec<Held> = (0..20).map(|_| keeper.hold()).collect();
+        drop(runtime);
+        drop(all);
+        assert_eq!(asked.load(Ordering::Relaxed), 20);
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! A host is a process: its number, its start and its pid namespace, in one boot of one machine. Who finds a container of a
 //! host that is dead for certain removes it; where that cannot be known (another machine, another namespace), the lease
-//! decides.
+//! decides. A host that runs in a container itself is another one in each namespace that it is started in. So a container
+//! also names its place, whose lock the kernel lets go of when the host dies: who has the same data folder, on the same
+//! machine, is told by that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -10,6 +12,8 @@ use std::io;
 use conjure_base::Digest;
 
 use crate::cgroup::Owner;
+use crate::context::ExecutionContext;
+use crate::places::{KnownPlaces, Place, Places};
 
 use super::options::DockerOptions;
 
@@ -24,6 +28,7 @@ const BOOT: &str = "conjure.boot";
 const CREATED: &str = "conjure.created";
 const LEASE: &str = "conjure.lease";
 const SPEC: &str = "conjure.spec";
+const PLACE: &str = "conjure.place";
 const TENANT: &str = "conjure.tenant";
 const SESSION: &str = "conjure.session";
 
@@ -54,12 +59,21 @@ impl Host {
         Ok(Self { instance: instance.to_owned(), owner: Owner::own()?.name(0), boot })
     }
 
-    /// The labels of a container that is made at `now` (seconds since the epoch) of what has the digest `spec`.
-    pub(super) fn labels(&self, options: &DockerOptions, spec: &Digest, now: u64) -> HashMap<String, String> {
+    /// The labels of a container for this context that is made at `now` (seconds since the epoch) of what has the digest
+    /// `spec`, and has its folders in `place`.
+    pub(super) fn labels(
+        &self,
+        options: &DockerOptions,
+        context: &ExecutionContext,
+        place: Option<String>,
+        spec: &Digest,
+        now: u64,
+    ) -> HashMap<String, String> {
         let given = options.labels.iter().filter(|(name, _)| !name.starts_with(PREFIX));
         let mut labels: HashMap<String, String> =
             given.map(|(name, value)| (name.clone(), value.clone())).collect();
         let lease = now.saturating_add(options.lease.as_secs());
+        let text = |id: Option<String>| id.unwrap_or_default();
         let own = [
             (MANAGED_BY, "conjure".to_owned()),
             (INSTANCE, self.instance.clone()),
@@ -68,19 +82,26 @@ impl Host {
             (CREATED, now.to_string()),
             (LEASE, lease.to_string()),
             (SPEC, spec.to_hex()),
+            // Always all: one that is missing would be the image's, if that has it.
+            (PLACE, text(place)),
+            (TENANT, text(context.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()))),
+            (SESSION, text(context.session.map(|session| session.to_string()))),
         ];
-        let hashed = [(TENANT, &options.tenant), (SESSION, &options.session)];
-        // Always both: one that is missing would be the image's, if that has it.
-        let hashed = hashed.map(|(name, value)| {
-            (name, value.as_ref().map(|value| Digest::of(value.as_bytes()).to_hex()).unwrap_or_default())
-        });
-        labels.extend(own.into_iter().chain(hashed).map(|(name, value)| (name.to_owned(), value)));
+        labels.extend(own.map(|(name, value)| (name.to_owned(), value)));
         labels
     }
 
     /// What becomes of a container with this name and these labels. Labels alone say nothing: whatever is run of an image
     /// bears those that the image has, and the image may be one that somebody made of a sandbox.
-    pub(super) fn fate(&self, name: &str, labels: &HashMap<String, String>, now: u64) -> Fate {
+    ///
+    /// Looks at `known` places, and blocks for as long as that takes.
+    pub(super) fn fate(
+        &self,
+        name: &str,
+        labels: &HashMap<String, String>,
+        known: &[KnownPlaces],
+        now: u64,
+    ) -> Fate {
         let label = |name: &str| labels.get(name).map(String::as_str);
         let is_ours = label(INSTANCE).is_some_and(|instance| is_name_of(instance, name));
         if label(MANAGED_BY) != Some("conjure") || !is_ours {
@@ -93,14 +114,27 @@ impl Host {
         let owner = label(OWNER).and_then(Owner::of).filter(|_| is_here);
         let is_expired =
             label(LEASE).and_then(|lease| lease.parse().ok()).is_some_and(|lease: u64| lease < now);
+        let is_abandoned = label(PLACE).filter(|_| is_here).and_then(|place| is_abandoned(place, known));
         // One that lives here keeps its containers however old they are.
-        let is_left = match owner {
-            Some(owner) if owner.is_alive() => false,
-            Some(owner) if owner.is_dead() => true,
+        let is_left = match (owner, is_abandoned) {
+            (Some(owner), _) if owner.is_alive() => false,
+            (Some(owner), _) if owner.is_dead() => true,
+            (_, Some(is_abandoned)) => is_abandoned,
             _ => is_expired,
         };
         if is_left { Fate::LeftBehind } else { Fate::Kept }
     }
+}
+
+/// A place, as its container names it.
+pub(super) fn place_of(places: &Places, place: &Place) -> Option<String> {
+    Some(format!("{}/{}", places.identity()?, place.name()))
+}
+
+/// Whether nobody lives who holds a place that a container names, where that is known.
+fn is_abandoned(place: &str, known: &[KnownPlaces]) -> Option<bool> {
+    let (identity, name) = place.split_once('/')?;
+    known.iter().find(|places| places.are(identity))?.is_abandoned(name)
 }
 
 /// The name of a connector's container with this number.
@@ -122,6 +156,8 @@ pub(super) fn spec_digest(parts: &BTreeMap<&str, String>) -> Digest {
 
 #[cfg(test)]
 mod tests {
+    use conjure_base::{SessionId, TenantId};
+
     use super::*;
 
     const NOW: u64 = 1_800_000_000;
@@ -131,11 +167,11 @@ mod tests {
     }
 
     fn fate(me: &Host, labels: &HashMap<String, String>, now: u64) -> Fate {
-        me.fate(&name_of(&labels[INSTANCE], 7), labels, now)
+        me.fate(&name_of(&labels[INSTANCE], 7), labels, &[], now)
     }
 
     fn labels(host: &Host) -> HashMap<String, String> {
-        host.labels(&DockerOptions::default(), &Digest::of(b""), NOW)
+        host.labels(&DockerOptions::default(), &ExecutionContext::new("/x"), None, &Digest::of(b""), NOW)
     }
 
     #[test]
@@ -158,12 +194,51 @@ mod tests {
     }
 
     #[test]
+    fn where_the_host_was_in_another_namespace_its_lock_tells() {
+        let me = host("me");
+        let data = tempfile::tempdir().unwrap();
+        let places = Places::open(data.path()).unwrap();
+        let place = places.make().unwrap();
+        let mut host = host("other");
+        host.owner = Owner::of("conjure-1-1-1-0").unwrap().name(0);
+        let mut labels = labels(&host);
+        let bears = place_of(&places, &place).unwrap();
+        labels.insert(PLACE.to_owned(), bears.clone());
+        let known = [places.known().unwrap()];
+        let later = NOW + DockerOptions::default().lease.as_secs() + 1;
+        let fate = |labels: &HashMap<String, String>, known: &[KnownPlaces], now| {
+            me.fate("conjure-other-7", labels, known, now)
+        };
+        // It lives, however long.
+        assert_eq!(fate(&labels, &known, later), Fate::Kept);
+        assert_eq!(fate(&labels, &[], later), Fate::LeftBehind, "nobody knows the place");
+        // Of another boot or machine a place says nothing, nor does one that has no such name.
+        let elsewhere = HashMap::from([(BOOT.to_owned(), "another".to_owned())]);
+        let elsewhere: HashMap<_, _> = labels.clone().into_iter().chain(elsewhere).collect();
+        let (_, name) = bears.split_once('/').unwrap();
+        let strange = [bears.replace(name, "../x"), bears.replace(name, ""), format!("1-2-3/{name}")];
+        let strange = strange.map(|place| {
+            let mut strange = labels.clone();
+            strange.insert(PLACE.to_owned(), place);
+            strange
+        });
+        drop(place);
+        assert_eq!(fate(&labels, &known, NOW), Fate::LeftBehind);
+        for labels in strange.iter().chain([&elsewhere]) {
+            assert_eq!(fate(labels, &known, NOW), Fate::Kept);
+        }
+        drop(places);
+        assert!(known[0].are_gone());
+        assert_eq!(fate(&labels, &known, NOW), Fate::Kept);
+    }
+
+    #[test]
     fn what_is_not_ours_is_kept_whatever_it_bears() {
         let me = host("me");
         let mut foreign = labels(&me);
         foreign.remove(MANAGED_BY);
         assert_eq!(fate(&me, &foreign, u64::MAX), Fate::Kept);
-        assert_eq!(me.fate("conjure-me-1", &HashMap::new(), u64::MAX), Fate::Kept);
+        assert_eq!(me.fate("conjure-me-1", &HashMap::new(), &[], u64::MAX), Fate::Kept);
         // One that runs an image which somebody made of a sandbox: all labels are there, and its host is dead.
         let elsewhere = Host { boot: "another".to_owned(), ..host("other") };
         let inherited = labels(&elsewhere);
@@ -175,32 +250,36 @@ mod tests {
             "conjure-other-+7",
             "x-other-7",
         ] {
-            assert_eq!(me.fate(name, &inherited, u64::MAX), Fate::Kept, "{name}");
+            assert_eq!(me.fate(name, &inherited, &[], u64::MAX), Fate::Kept, "{name}");
         }
-        assert_eq!(me.fate("conjure-other-7", &inherited, u64::MAX), Fate::LeftBehind);
+        assert_eq!(me.fate("conjure-other-7", &inherited, &[], u64::MAX), Fate::LeftBehind);
         // And one whose image has labels of somebody's invention.
         for lease in [None, Some("soon")] {
             let mut strange = inherited.clone();
             strange.remove(LEASE);
             strange.extend(lease.map(|lease| (LEASE.to_owned(), lease.to_owned())));
-            assert_eq!(me.fate("conjure-other-7", &strange, u64::MAX), Fate::Kept);
+            assert_eq!(me.fate("conjure-other-7", &strange, &[], u64::MAX), Fate::Kept);
         }
     }
 
     #[test]
-    fn names_are_hashed_and_our_own_labels_cannot_be_set() {
+    fn a_container_says_whose_it_is_and_our_own_labels_cannot_be_set() {
         let options = DockerOptions {
-            tenant: Some("acme".to_owned()),
             labels: BTreeMap::from([
                 ("team".to_owned(), "blue".to_owned()),
                 (OWNER.to_owned(), "me, honestly".to_owned()),
             ]),
             ..DockerOptions::default()
         };
-        let labels = host("me").labels(&options, &Digest::of(b""), NOW);
-        assert_eq!(labels["team"], "blue");
-        assert_eq!(labels[TENANT], Digest::of(b"acme").to_hex());
-        assert_ne!(labels[OWNER], "me, honestly");
-        assert_eq!(labels[SESSION], "");
+        let mut context = ExecutionContext::new("/x");
+        let labels =
+            |context: &ExecutionContext| host("me").labels(&options, context, None, &Digest::of(b""), NOW);
+        assert_eq!(labels(&context)["team"], "blue");
+        assert_ne!(labels(&context)[OWNER], "me, honestly");
+        assert_eq!((labels(&context)[TENANT].as_str(), labels(&context)[SESSION].as_str()), ("", ""));
+        context.tenant = Some(TenantId::new("acme").unwrap());
+        context.session = Some(SessionId::from_bits(7));
+        assert_eq!(labels(&context)[TENANT], "acme");
+        assert_eq!(labels(&context)[SESSION], SessionId::from_bits(7).to_string());
     }
 }

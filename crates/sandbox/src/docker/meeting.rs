@@ -42,6 +42,16 @@ pub(super) struct Streams {
     pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// What the engine still passes on where the guest speaks elsewhere: its complaints, to be read to their end.
     pub(super) complaints: Option<AttachReader>,
+    pub(super) way: StreamWay,
+}
+
+/// Which way the guest is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamWay {
+    /// By a socket of its own, which needs no engine.
+    Socket,
+    /// By the engine, with which it breaks.
+    Engine,
 }
 
 impl Meeting {
@@ -74,13 +84,13 @@ impl Meeting {
             came = self.listener.accept() => {
                 let (stream, _) = came?;
                 let (reader, writer) = stream.into_split();
-                Ok(Streams { reader: Box::new(reader), writer: Box::new(writer), complaints: Some(output) })
+                Ok(Streams { reader: Box::new(reader), writer: Box::new(writer), complaints: Some(output), way: StreamWay::Socket })
             }
             said_length = output.read(&mut said) => match (said_length?, said) {
                 // One that ended at once is told of by who waits for its greeting.
                 (1, [NOT_MET]) | (0, _) => {
                     tracing::debug!("the runtime lets the guest not connect to a socket of the host");
-                    Ok(Streams { reader: Box::new(output), writer: input, complaints: None })
+                    Ok(Streams { reader: Box::new(output), writer: input, complaints: None, way: StreamWay::Engine })
                 }
                 _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the guest says what it must not")),
             },

@@ -1,5 +1,6 @@
 //! Containers, by the API of Docker Engine or Podman: the one folder that speaks to an engine.
 
+mod ability;
 mod address;
 mod archive;
 mod attach;
@@ -13,17 +14,21 @@ mod image;
 mod image_facts;
 mod image_volumes;
 mod labels;
+mod last;
 mod meant;
 mod meeting;
 mod options;
 mod people;
 mod premises;
 mod prepare;
+#[cfg(test)]
+mod scripted;
 mod seccomp;
 mod shared;
 mod spec;
 mod stock;
 mod sweep;
+mod transport;
 
 pub use address::EngineAddress;
 pub use connector::Docker;

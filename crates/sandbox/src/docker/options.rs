@@ -27,12 +27,9 @@ pub struct DockerOptions {
     pub runtime: Option<String>,
     /// Further folders of the host.
     pub volumes: Vec<Volume>,
-    /// Further labels. Those of Conjure's own, which begin with `conjure.`, cannot be set.
+    /// Further labels. Those of Conjure's own, which begin with `conjure.`, cannot be set; whose a container is, its context
+    /// says.
     pub labels: BTreeMap<String, String>,
-    /// Whose the containers are, a tenant and a session: they bear digests of the names.
-    pub tenant: Option<String>,
-    /// See [`DockerOptions::tenant`].
-    pub session: Option<String>,
     /// How old a container may become until hosts of other machines, who cannot know whether its host lives, take it for
     /// left behind. Nothing renews it: it must be longer than any sandbox lives.
     pub lease: Duration,
@@ -47,8 +44,6 @@ impl Default for DockerOptions {
             runtime: None,
             volumes: Vec::new(),
             labels: BTreeMap::new(),
-            tenant: None,
-            session: None,
             lease: Duration::from_secs(7 * 24 * 60 * 60),
         }
     }

@@ -18,6 +18,7 @@ use super::labels::Host;
 use super::sweep::{SweptContainers, sweep};
 use crate::error::SandboxError;
 use crate::guest_process::unavailable;
+use crate::places::{KnownPlaces, Places};
 
 /// A container engine, for all connectors of a host. Clones are the same.
 ///
@@ -35,6 +36,8 @@ struct Inner {
     instance: String,
     gate: Arc<Semaphore>,
     keeper: OnceCell<Arc<Keeper>>,
+    /// Whose locks can be looked at: the places of those who make containers on it.
+    known: Mutex<Vec<KnownPlaces>>,
     /// When it was swept last.
     swept: Mutex<Option<Timestamp>>,
 }
@@ -53,29 +56,43 @@ impl ContainerEngine {
             instance: format!("{:016x}{:016x}", random(), random()),
             gate: Arc::new(Semaphore::new(cores)),
             keeper: OnceCell::new(),
+            known: Mutex::default(),
             swept: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
     /// Removes the containers that hosts left behind which are dead, in whatever state they are, and such of its own as could
-    /// not be removed before. Those of hosts that live are left alone. Where a host lives on another machine, or may, its
-    /// containers' lease decides.
+    /// not be removed before. Those of hosts that live are left alone. A host that cannot be known, because it was in another pid
+    /// namespace, is known by the lock in its data folder, if a connector on this engine has made a container with the same
+    /// one, or is about to. Where a host lives on another machine, or may, its containers' lease decides.
     ///
     /// # Errors
     /// When the engine cannot be asked. What cannot be removed is in the result.
     pub async fn sweep(&self) -> Result<SweptContainers, SandboxError> {
         let keeper = self.found().await?;
-        sweep(&keeper, &self.host()?).await
+        sweep(&keeper, self.host()?, self.known()).await
+    }
+
+    /// Learns of places: sweeps look at their locks from now on.
+    pub(super) fn learn(&self, places: &Places) {
+        let Some(places) = places.known() else { return };
+        let mut known = self.inner.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|other| !other.are_gone() && !other.are_the_same(&places));
+        known.push(places);
+    }
+
+    fn known(&self) -> Vec<KnownPlaces> {
+        self.inner.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What is held of it, for who makes a container: it is swept where that is due. Nobody waits for it.
     pub(super) async fn keeper(&self) -> Result<Arc<Keeper>, SandboxError> {
         let keeper = self.found().await?;
         if self.is_due(&keeper, SystemClock.timestamp()) {
-            let (host, sweeper) = (self.host()?, Arc::clone(&keeper));
+            let (host, known, sweeper) = (self.host()?, self.known(), Arc::clone(&keeper));
             keeper.run(async move {
-                match sweep(&sweeper, &host).await {
+                match sweep(&sweeper, host, known).await {
                     Ok(swept) => tracing::debug!(?swept, "looked for containers of dead hosts"),
                     Err(error) => tracing::warn!(%error, "failed to look for containers of dead hosts"),
                 }

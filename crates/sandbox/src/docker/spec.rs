@@ -6,7 +6,7 @@ use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
     MountBindOptions, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
-use conjure_base::Digest;
+use conjure_base::{Digest, TenantId};
 use conjure_guest::protocol::Access;
 
 use super::facts::EngineKind;
@@ -63,7 +63,7 @@ pub(super) struct Spec<'a> {
 impl Spec<'_> {
     /// Tells containers that are made of the same, for the same people and with the same volumes, from others. What differs
     /// from session to session is not in it.
-    pub(super) fn digest(&self, options: &DockerOptions) -> Digest {
+    pub(super) fn digest(&self, options: &DockerOptions, tenant: Option<&TenantId>) -> Digest {
         let targets: Vec<_> = self.bound.iter().map(|bound| (&bound.target, bound.access)).collect();
         spec_digest(&BTreeMap::from([
             ("image", self.image.id.clone()),
@@ -73,7 +73,7 @@ impl Spec<'_> {
             ("engine", format!("{:?}", self.engine)),
             ("user", format!("{:?} {:?}", options.user, self.user_namespace)),
             ("volumes", format!("{:?}", options.volumes)),
-            ("tenant", format!("{:?}", options.tenant)),
+            ("tenant", format!("{tenant:?}")),
             ("seccomp", Digest::of(self.seccomp.as_bytes()).to_hex()),
         ]))
     }
@@ -259,23 +259,21 @@ mod tests {
 
     #[test]
     fn what_is_the_connectors_tells_containers_apart() {
-        let digest = |options: &DockerOptions| made(EngineKind::Docker, &[], |spec| spec.digest(options));
+        let of = |options: &DockerOptions, tenant: Option<&TenantId>| {
+            made(EngineKind::Docker, &[], |spec| spec.digest(options, tenant)).to_hex()
+        };
         let plain = DockerOptions::default();
-        assert_eq!(
-            digest(&plain),
-            digest(&DockerOptions { session: Some("one".to_owned()), ..plain.clone() })
-        );
         let volume = |host: &str| vec![format!("{host}:/data").parse().unwrap()];
         let all = [
             plain.clone(),
             DockerOptions { user: Some("1000".to_owned()), ..plain.clone() },
-            DockerOptions { tenant: Some("acme".to_owned()), ..plain.clone() },
             DockerOptions { volumes: volume("/srv/one"), ..plain.clone() },
-            DockerOptions { volumes: volume("/srv/other"), ..plain },
+            DockerOptions { volumes: volume("/srv/other"), ..plain.clone() },
         ];
-        let digests: std::collections::BTreeSet<_> =
-            all.iter().map(|options| digest(options).to_hex()).collect();
-        assert_eq!(digests.len(), all.len());
+        let mut digests: std::collections::BTreeSet<_> =
+            all.iter().map(|options| of(options, None)).collect();
+        digests.insert(of(&plain, Some(&TenantId::new("acme").unwrap())));
+        assert_eq!(digests.len(), all.len() + 1);
     }
 
     #[test]

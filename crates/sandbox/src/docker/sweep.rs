@@ -1,12 +1,13 @@
 //! Removing what hosts that are dead have left: containers in every state. Their places go when the data folder is opened.
 
-use std::collections::HashMap;
-
+use bollard::models::ContainerSummary;
 use conjure_base::{Clock as _, SystemClock};
 
 use super::held::Keeper;
 use super::labels::{Fate, Host, MANAGED};
 use crate::error::SandboxError;
+use crate::guest_process::unavailable;
+use crate::places::KnownPlaces;
 
 /// What a sweep of containers did.
 #[derive(Debug, Default)]
@@ -21,18 +22,32 @@ pub struct SweptContainers {
 }
 
 /// Removes every container that was left behind.
-pub(super) async fn sweep(keeper: &Keeper, host: &Host) -> Result<SweptContainers, SandboxError> {
+pub(super) async fn sweep(
+    keeper: &Keeper,
+    host: Host,
+    known: Vec<KnownPlaces>,
+) -> Result<SweptContainers, SandboxError> {
     let now = SystemClock.timestamp().millis() / 1000;
+    let all = keeper.engine.labelled(MANAGED).await?;
+    // Locks are looked at.
+    let fates = tokio::task::spawn_blocking(move || {
+        let fate = |found: ContainerSummary| {
+            let names = found.names.unwrap_or_default();
+            let name = names.first().map(|name| name.trim_start_matches('/')).unwrap_or_default();
+            let fate = host.fate(name, &found.labels.unwrap_or_default(), &known, now);
+            (found.id, name.to_owned(), fate)
+        };
+        all.into_iter().map(fate).collect::<Vec<_>>()
+    });
+    let fates = fates.await.map_err(|error| unavailable("containers cannot be looked at", error))?;
     let mut swept = SweptContainers::default();
-    for found in keeper.engine.labelled(MANAGED).await? {
-        let names = found.names.unwrap_or_default();
-        let name = names.first().map(|name| name.trim_start_matches('/')).unwrap_or_default();
-        let is_left = match host.fate(name, &found.labels.unwrap_or_else(HashMap::new), now) {
+    for (id, name, fate) in fates {
+        let is_left = match fate {
             Fate::Kept => false,
-            Fate::Own => !keeper.holds(name),
+            Fate::Own => !keeper.holds(&name),
             Fate::LeftBehind => true,
         };
-        let Some(id) = found.id.filter(|_| is_left) else {
+        let Some(id) = id.filter(|_| is_left) else {
             swept.alive += 1;
             continue;
         };

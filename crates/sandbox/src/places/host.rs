@@ -10,9 +10,15 @@ use std::fs::DirBuilder;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
+#[cfg(feature = "docker")]
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "docker")]
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "docker")]
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -46,6 +52,43 @@ pub(super) struct Inner {
     path: PathBuf,
     folder: OwnedFd,
     next: AtomicU64,
+}
+
+/// Places that may be gone: whoever only asks about them does not keep their folder open.
+#[cfg(feature = "docker")]
+#[derive(Debug, Clone)]
+pub(crate) struct KnownPlaces {
+    identity: String,
+    inner: Weak<Inner>,
+}
+
+#[cfg(feature = "docker")]
+impl KnownPlaces {
+    /// Whether they are these.
+    pub(crate) fn are(&self, identity: &str) -> bool {
+        self.identity == identity
+    }
+
+    /// Whether both are.
+    pub(crate) fn are_the_same(&self, other: &Self) -> bool {
+        self.are(&other.identity)
+    }
+
+    /// Whether nobody can ask about them any more.
+    pub(crate) fn are_gone(&self) -> bool {
+        self.inner.strong_count() == 0
+    }
+
+    /// Whether nobody lives who holds the place of this name, or has it; `None` when that cannot be told.
+    pub(crate) fn is_abandoned(&self, name: &str) -> Option<bool> {
+        let inner = self.inner.upgrade().filter(|_| is_ours(name))?;
+        match inner.claim(name, OFlags::empty()) {
+            Ok(Claim::Alive) => Some(false),
+            // Held for a moment, and left as it is.
+            Ok(Claim::Ours(..) | Claim::Gone) => Some(true),
+            Err(_) => None,
+        }
+    }
 }
 
 /// What [`Places::sweep`] did.
@@ -85,6 +128,21 @@ impl Places {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// Which folder they lie in, of all that this machine has had since it was started: whoever meets it by another path, in
+    /// another container, says the same. `None` where the file system does not tell when a folder was made.
+    #[cfg(feature = "docker")]
+    pub(crate) fn identity(&self) -> Option<String> {
+        let found = std::fs::metadata(&self.inner.path).ok()?;
+        let made = found.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(format!("{:x}-{:x}-{:x}", found.dev(), found.ino(), made.as_nanos()))
+    }
+
+    /// To ask about them later.
+    #[cfg(feature = "docker")]
+    pub(crate) fn known(&self) -> Option<KnownPlaces> {
+        Some(KnownPlaces { identity: self.identity()?, inner: Arc::downgrade(&self.inner) })
     }
 
     /// A new place, which goes when it is dropped, for what a sandbox reads and for its output.

@@ -10,9 +10,12 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
+#[cfg(feature = "docker")]
+pub(crate) use host::KnownPlaces;
 pub use host::{Places, SweptPlaces};
 pub use place::Place;
 pub(crate) use place::{Purpose, kind_of};
+pub(crate) use removal::remove_beneath;
 pub use removal::{FolderId, remove_folder};
 pub use shelves::Shelves;
 

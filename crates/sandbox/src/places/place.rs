@@ -86,6 +86,12 @@ impl Place {
         rustix::fs::chmodat(&self.folder, name, SHARED, AtFlags::empty())
     }
 
+    /// Its name among the places.
+    #[cfg(feature = "docker")]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -78,7 +78,7 @@ pub fn remove_folder(path: &Path, id: FolderId) -> Result<(), SandboxError> {
 }
 
 /// Removes the folder `name` of an open folder, as [`remove_folder`] does; without an id, whichever it is.
-pub(super) fn remove_beneath(
+pub(crate) fn remove_beneath(
     parent: BorrowedFd<'_>,
     name: &OsStr,
     id: Option<FolderId>,

@@ -1,23 +1,34 @@
 //! Writing what comes out of a sandbox into a folder of the host: beneath its handle, through no link, each file whole.
 //!
-//! What the sandbox says is checked: names are plain, and bytes are counted. A failure or a drop leaves files that were
-//! brought before, and at most a draft, which the next bringing does not mind.
+//! What the sandbox says is checked: names are plain, and bytes are counted. A thread writes, and whoever writes waits for its
+//! end, also when the content fails. A bringing that is dropped leaves its thread to see that, and the next one waits for it
+//! ([`Destination::open`]). A crash leaves files that were brought before, and at most a draft, which nothing minds.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use tokio::sync::mpsc::{self, Receiver};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio_util::task::TaskTracker;
 
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::executor::ContentStream;
+use crate::places::remove_beneath;
 
 /// How many pieces wait to be written.
 const AHEAD: usize = 4;
+
+/// How many names are tried for a draft.
+const ATTEMPTS: u32 = 1000;
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -25,82 +36,199 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 #[derive(Debug)]
 pub(super) struct Destination {
     path: PathBuf,
-    folder: OwnedFd,
+    folder: Arc<OwnedFd>,
+    writers: TaskTracker,
+}
+
+/// A file or a folder that comes.
+#[derive(Debug, Clone)]
+pub(super) struct Coming {
+    /// Where it goes, relative to the destination.
+    pub(super) path: String,
+    /// Its permission bits.
+    pub(super) mode: u32,
+    pub(super) former: Former,
+}
+
+/// What the sandbox had under the name before, and the host with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Former {
+    /// Nothing, or something of the same kind.
+    Alike,
+    /// A file where a folder comes.
+    File,
+    /// A folder where a file comes, with these paths beneath it. Others are the host's alone, and it stays for their sake.
+    Folder(BTreeSet<String>),
 }
 
 impl Destination {
-    pub(super) fn open(path: &Path) -> Result<Self, SandboxError> {
+    /// Opens the folder, when nobody writes into it any more.
+    pub(super) async fn open(path: &Path, writers: &TaskTracker) -> Result<Self, SandboxError> {
+        writers.close();
+        writers.wait().await;
         let folder = rustix::fs::openat(CWD, path, FOLDER, Mode::empty()).map_err(|errno| {
             let message = format!("the workspace `{}` cannot be used: {errno}", path.display());
             SandboxError::new(SandboxErrorKind::Io, message)
         })?;
-        Ok(Self { path: path.to_owned(), folder })
+        Ok(Self { path: path.to_owned(), folder: Arc::new(folder), writers: writers.clone() })
     }
 
     /// Writes a file with this content, of at most `most` bytes, in the place of what has its name. How many there were.
     pub(super) async fn write(
         &self,
-        path: &str,
-        mut content: ContentStream,
+        file: Coming,
+        content: ContentStream,
         most: u64,
     ) -> Result<u64, SandboxError> {
-        let failed = |error: &io::Error| {
-            let kind = match error.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SandboxErrorKind::NoSpace,
-                _ => SandboxErrorKind::Io,
-            };
-            let message = format!("`{path}` cannot be brought back to `{}`: {error}", self.path.display());
-            SandboxError::new(kind, message)
-        };
-        let folder = self.folder.try_clone().map_err(|error| failed(&error))?;
-        let target = PathBuf::from(path);
+        let path = file.path.clone();
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let writing = tokio::task::spawn_blocking(move || write(&folder, &target, receiver));
-        let mut size = 0_u64;
-        while let Some(piece) = content.next().await {
-            let piece = piece?;
-            size = size.saturating_add(piece.len() as u64);
-            if size > most {
-                let message =
-                    format!("`{path}` cannot be brought back: it is more than the workspace may hold");
-                return Err(SandboxError::new(SandboxErrorKind::TooLarge, message));
-            }
-            // Whoever does not take it any more says why below.
-            if sender.send(Some(piece)).await.is_err() {
-                break;
-            }
-        }
-        let _ = sender.send(None).await;
+        let folder = Arc::clone(&self.folder);
+        let writing = self.writers.spawn_blocking(move || write(&folder, &file, receiver));
+        let given = give(&path, content, most, sender).await;
         let written = writing.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        written.map(|()| size).map_err(|error| failed(&error))
+        let size = given?;
+        written.map(|()| size).map_err(|error| self.failed(&path, &error))
+    }
+
+    /// Makes a folder where there is none.
+    pub(super) async fn make_folder(&self, coming: Coming) -> Result<(), SandboxError> {
+        let (path, folder) = (coming.path.clone(), Arc::clone(&self.folder));
+        let making = self.writers.spawn_blocking(move || make_folder(&folder, &coming));
+        let made = making.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        made.map_err(|error| self.failed(&path, &error))
+    }
+
+    fn failed(&self, path: &str, error: &io::Error) -> SandboxError {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SandboxErrorKind::NoSpace,
+            _ => SandboxErrorKind::Io,
+        };
+        let message = format!("`{path}` cannot be brought back to `{}`: {error}", self.path.display());
+        SandboxError::new(kind, message)
     }
 }
 
-/// Writes what comes, up to its end, which is `None`: what ends without it is not kept.
-fn write(top: &OwnedFd, path: &Path, mut pieces: Receiver<Option<Bytes>>) -> io::Result<()> {
-    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    let name = path.file_name().filter(|_| is_plain).ok_or(io::ErrorKind::InvalidInput)?;
-    let mut folder = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
-    for part in path.parent().unwrap_or(Path::new("")).components() {
-        match rustix::fs::mkdirat(&folder, part.as_os_str(), Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno.into()),
+/// Passes the content on to whoever writes it. How many bytes there were.
+async fn give(
+    path: &str,
+    mut content: ContentStream,
+    most: u64,
+    to: Sender<Option<Bytes>>,
+) -> Result<u64, SandboxError> {
+    let mut size = 0_u64;
+    while let Some(piece) = content.next().await {
+        let piece = piece?;
+        size = size.saturating_add(piece.len() as u64);
+        if size > most {
+            let message = format!("`{path}` cannot be brought back: it is more than the workspace may hold");
+            return Err(SandboxError::new(SandboxErrorKind::TooLarge, message));
         }
-        folder = rustix::fs::openat(&folder, part.as_os_str(), FOLDER, Mode::empty())?;
+        // Whoever does not take it any more says why at its end.
+        if to.send(Some(piece)).await.is_err() {
+            break;
+        }
     }
-    let draft = Draft { name: format!(".conjure-brought-{}.tmp", std::process::id()), folder };
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&draft.folder, draft.name.as_str(), flags, Mode::from_raw_mode(0o644))?;
-    let mut file = std::fs::File::from(file);
+    let _ = to.send(None).await;
+    Ok(size)
+}
+
+/// Writes what comes, up to its end, which is `None`: what ends without it is not kept.
+fn write(top: &OwnedFd, file: &Coming, mut pieces: Receiver<Option<Bytes>>) -> io::Result<()> {
+    let (parents, name) = parts(&file.path)?;
+    let mut folder = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
+    for part in parents.components() {
+        folder = enter(&folder, part.as_os_str(), 0o755)?;
+    }
+    let (draft, mut content) = Draft::new(folder)?;
     loop {
         match pieces.blocking_recv() {
-            Some(Some(piece)) => file.write_all(&piece)?,
+            Some(Some(piece)) => content.write_all(&piece)?,
             Some(None) => break,
             None => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
+    rustix::fs::fchmod(&content, Mode::from_raw_mode(file.mode & 0o777))?;
+    if let Former::Folder(known) = &file.former {
+        make_way(&draft.folder, name, Path::new(&file.path), known)?;
+    }
     rustix::fs::renameat(&draft.folder, draft.name.as_str(), &draft.folder, name)?;
     Ok(())
+}
+
+fn make_folder(top: &OwnedFd, coming: &Coming) -> io::Result<()> {
+    let (parents, name) = parts(&coming.path)?;
+    let mut folder = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
+    for part in parents.components() {
+        folder = enter(&folder, part.as_os_str(), 0o755)?;
+    }
+    let is_file = || {
+        rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    };
+    if coming.former == Former::File && is_file() {
+        rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
+    }
+    // Whoever has the workspace must be able to go on in it.
+    enter(&folder, name, coming.mode & 0o777 | 0o700)?;
+    Ok(())
+}
+
+/// The folders of a plain path, and the name in the last of them.
+fn parts(path: &str) -> io::Result<(&Path, &OsStr)> {
+    let path = Path::new(path);
+    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let name = path.file_name().filter(|_| is_plain).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((path.parent().unwrap_or(Path::new("")), name))
+}
+
+/// Opens a folder in another; makes it with these permissions where there is none.
+fn enter(folder: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let made = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+            rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))?;
+            Ok(made)
+        }
+        Err(Errno::EXIST) => Ok(rustix::fs::openat(folder, name, FOLDER, Mode::empty())?),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Removes a folder of the host in whose place a file comes, provided that the sandbox had all that lies in it.
+fn make_way(parent: &OwnedFd, name: &OsStr, path: &Path, known: &BTreeSet<String>) -> io::Result<()> {
+    let is_folder = |folder: &OwnedFd, name: &OsStr| {
+        rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    };
+    if !is_folder(parent, name) {
+        return Ok(());
+    }
+    let mut folders = vec![PathBuf::from(name)];
+    while let Some(within) = folders.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(parent, &within, flags, Mode::empty())?;
+        let mut entries = Dir::read_from(&folder)?;
+        while let Some(entry) = entries.read() {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let there = path.parent().unwrap_or(Path::new("")).join(&within).join(name);
+            if !there.to_str().is_some_and(|there| known.contains(there)) {
+                let message = format!(
+                    "it is a folder on the host, where `{}` lies in it, which the sandbox never had",
+                    there.display()
+                );
+                return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
+            }
+            if is_folder(&folder, name) {
+                folders.push(within.join(name));
+            }
+        }
+    }
+    remove_beneath(parent.as_fd(), name, None).map_err(io::Error::other)
 }
 
 /// A file without its final name. Dropping it removes it, if it is still there.
@@ -108,6 +236,22 @@ fn write(top: &OwnedFd, path: &Path, mut pieces: Receiver<Option<Bytes>>) -> io:
 struct Draft {
     folder: OwnedFd,
     name: String,
+}
+
+impl Draft {
+    /// A new one, which is nobody else's, and the file.
+    fn new(folder: OwnedFd) -> io::Result<(Self, File)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for attempt in 0..ATTEMPTS {
+            let name = format!(".conjure-brought-{}-{attempt}.tmp", std::process::id());
+            match rustix::fs::openat(&folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => return Ok((Self { folder, name }, file.into())),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
 }
 
 impl Drop for Draft {
@@ -118,7 +262,7 @@ impl Drop for Draft {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use futures_util::stream;
 
@@ -129,25 +273,117 @@ mod tests {
         stream::iter(pieces).boxed()
     }
 
+    fn file(path: &str) -> Coming {
+        Coming { path: path.to_owned(), mode: 0o644, former: Former::Alike }
+    }
+
+    async fn open(path: &Path) -> Destination {
+        Destination::open(path, &TaskTracker::new()).await.unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
     #[tokio::test]
     async fn a_file_comes_whole_and_through_no_link() {
         let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         symlink(outside.path(), folder.path().join("out")).unwrap();
         symlink(outside.path().join("file"), folder.path().join("link")).unwrap();
-        let to = Destination::open(folder.path()).unwrap();
-        assert_eq!(to.write("a/b", content(&["one", "two"]), 6).await, Ok(6));
+        let to = open(folder.path()).await;
+        assert_eq!(to.write(file("a/b"), content(&["one", "two"]), 6).await, Ok(6));
         assert_eq!(std::fs::read(folder.path().join("a/b")).unwrap(), b"onetwo");
         // The link is replaced, and what it leads to is not touched.
-        assert_eq!(to.write("link", content(&["x"]), 6).await, Ok(1));
+        assert_eq!(to.write(file("link"), content(&["x"]), 6).await, Ok(1));
         for path in ["out/file", "../file", "/file", "a/../../file", ""] {
-            assert!(to.write(path, content(&["x"]), 6).await.is_err(), "{path}");
+            assert!(to.write(file(path), content(&["x"]), 6).await.is_err(), "{path}");
+            assert!(to.make_folder(file(path)).await.is_err(), "{path}");
         }
-        let much = to.write("a/b", content(&["more", "than"]), 6).await.unwrap_err();
+        let much = to.write(file("a/b"), content(&["more", "than"]), 6).await.unwrap_err();
         assert_eq!(much.kind(), SandboxErrorKind::TooLarge);
         let lost = SandboxError::new(SandboxErrorKind::Lost, "gone");
         let cut = stream::iter([Ok(Bytes::from_static(b"x")), Err(lost.clone())]).boxed();
-        assert_eq!(to.write("a/b", cut, 6).await, Err(lost));
+        assert_eq!(to.write(file("a/b"), cut, 6).await, Err(lost));
+        // Whoever wrote it has ended by now.
+        assert_eq!(names(&folder.path().join("a")), ["b"]);
         assert_eq!(std::fs::read(folder.path().join("a/b")).unwrap(), b"onetwo");
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn permissions_come_along_without_those_that_lend_a_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = open(folder.path()).await;
+        let mode = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        to.write(Coming { mode: 0o6755, ..file("run") }, content(&["x"]), 6).await.unwrap();
+        to.make_folder(Coming { mode: 0o2050, ..file("in/own") }).await.unwrap();
+        assert_eq!((mode("run") & 0o7777, mode("in/own") & 0o7777), (0o755, 0o750));
+        assert_eq!(mode("in") & 0o7777, 0o755);
+    }
+
+    #[tokio::test]
+    async fn a_kind_changes_where_the_host_has_nothing_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(path("a/deep")).unwrap();
+        for name in ["a/deep/x", "a/y", "b"] {
+            std::fs::write(path(name), name).unwrap();
+        }
+        let to = open(folder.path()).await;
+        let known = |names: &[&str]| Former::Folder(names.iter().map(|name| (*name).to_owned()).collect());
+        let coming = |former| Coming { former, ..file("a") };
+        let kept = to.write(coming(known(&["a/deep", "a/y"])), content(&["x"]), 6).await.unwrap_err();
+        assert_eq!(kept.kind(), SandboxErrorKind::Io);
+        assert!(kept.to_string().contains("`a/deep/x`"), "{kept}");
+        assert!(path("a/deep/x").exists() && path("a/y").exists());
+        let all = known(&["a/deep", "a/deep/x", "a/y", "a/gone"]);
+        assert_eq!(to.write(coming(all.clone()), content(&["x"]), 6).await, Ok(1));
+        assert_eq!(std::fs::read(path("a")).unwrap(), b"x");
+        // The host has made it a file itself.
+        assert_eq!(to.write(coming(all), content(&["z"]), 6).await, Ok(1));
+        assert!(to.make_folder(file("b")).await.is_err());
+        to.make_folder(Coming { former: Former::File, ..file("b") }).await.unwrap();
+        assert!(path("b").is_dir());
+        assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn two_that_write_at_once_do_not_meddle() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = open(folder.path()).await;
+        let (pieces, held) = mpsc::channel(1);
+        let held = stream::unfold(held, |mut held| async { held.recv().await.map(|piece| (piece, held)) });
+        let slow = to.write(file("slow"), held.boxed(), 6);
+        let meanwhile = async {
+            pieces.send(Ok(Bytes::from_static(b"one"))).await.unwrap();
+            // When the second is taken, the first was passed on; the draft is there soon.
+            pieces.send(Ok(Bytes::from_static(b"two"))).await.unwrap();
+            while names(folder.path()).is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(to.write(file("fast"), content(&["fast"]), 6).await, Ok(4));
+            drop(pieces);
+        };
+        let (slow, ()) = tokio::join!(slow, meanwhile);
+        assert_eq!(slow, Ok(6));
+        assert_eq!(std::fs::read(folder.path().join("slow")).unwrap(), b"onetwo");
+        assert_eq!(std::fs::read(folder.path().join("fast")).unwrap(), b"fast");
+        assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_next_waits_for_the_writer_of_one_that_was_dropped() {
+        let (folder, writers) = (tempfile::tempdir().unwrap(), TaskTracker::new());
+        let to = Destination::open(folder.path(), &writers).await.unwrap();
+        let endless = stream::iter([Ok(Bytes::from_static(b"x"))]).chain(stream::pending()).boxed();
+        let mut writing = Box::pin(to.write(file("half"), endless, 6));
+        while names(folder.path()).is_empty() {
+            assert!(futures_util::poll!(&mut writing).is_pending());
+            tokio::task::yield_now().await;
+        }
+        drop(writing);
+        Destination::open(folder.path(), &writers).await.unwrap();
+        assert!(names(folder.path()).is_empty());
     }
 }

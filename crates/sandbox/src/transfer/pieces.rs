@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -46,6 +47,14 @@ impl Outlet {
         Ok(())
     }
 
+    /// All of the file at this path.
+    pub(super) fn path(&self, path: &Path) -> Result<(), Unwanted> {
+        match File::open(path).and_then(|file| Ok((file.metadata()?.len(), file))) {
+            Ok((size, file)) => self.file(file, size, &path.to_string_lossy()),
+            Err(error) => self.fail(&format!("`{}` cannot be opened: {error}", path.display())),
+        }
+    }
+
     pub(super) fn fail<T>(&self, message: &str) -> Result<T, Unwanted> {
         self.failure(SandboxError::new(SandboxErrorKind::Io, message))
     }
@@ -58,6 +67,19 @@ impl Outlet {
     }
 }
 
+/// Does what may block on a thread of its own. `doing` it, for people, as in "cannot …".
+pub(super) async fn blocking<T: Send + 'static>(
+    doing: String,
+    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(SandboxError::new(
+            SandboxErrorKind::Io,
+            format!("cannot {doing}: its thread ended early: {error}"),
+        ))
+    })
+}
+
 /// What `make` makes, on a thread of its own, which ends soon when the stream is dropped.
 pub(super) fn stream(make: impl FnOnce(&Outlet) -> Result<(), Unwanted> + Send + 'static) -> ContentStream {
     let (sender, receiver) = mpsc::channel(AHEAD);
@@ -67,4 +89,17 @@ pub(super) fn stream(make: impl FnOnce(&Outlet) -> Result<(), Unwanted> + Send +
     });
     stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|piece| (piece, receiver)) })
         .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_ends_early_is_told_with_what_it_did() {
+        let failed =
+            blocking("give `a` to the sandbox".to_owned(), || -> Result<(), SandboxError> { panic!("oh") });
+        let told = failed.await.unwrap_err().to_string();
+        assert!(told.starts_with("cannot give `a` to the sandbox: its thread ended early"), "{told}");
+    }
 }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use conjure_guest::protocol::{Reply, Request};
 
 use super::parcel;
+use super::pieces;
 use super::room::Room;
 use super::workspace::Workspace;
-use crate::error::{SandboxError, SandboxErrorKind};
+use crate::error::SandboxError;
 use crate::executor::CallOptions;
 use crate::operation::Pump;
 use crate::provision::{Provision, Shelf};
@@ -71,6 +72,11 @@ impl Traveller {
     ) -> Result<BroughtBack, SandboxError> {
         self.workspace.bring_back(sandbox, options).await
     }
+
+    /// What the model is to be told, once.
+    pub(crate) fn take_notice(&self) -> Option<String> {
+        self.workspace.take_notice()
+    }
 }
 
 /// The guest decides: what it has not shown when it is told to stop does not appear, and what it says that it has shown did.
@@ -81,9 +87,8 @@ async fn give(
     options: CallOptions,
 ) -> Result<(), SandboxError> {
     let measured = provision.clone();
-    let size = tokio::task::spawn_blocking(move || parcel::size(&measured)).await;
-    let size =
-        size.unwrap_or_else(|error| Err(SandboxError::new(SandboxErrorKind::Io, error.to_string())))?;
+    let doing = format!("give `{}` to the sandbox", provision.name);
+    let size = pieces::blocking(doing, move || parcel::size(&measured)).await?;
     let taken = room.take(size, &provision.name)?;
     let request = Request::Provide {
         shelf: folder_of(provision.shelf).to_owned(),

@@ -1,31 +1,37 @@
 //! The workspace of a sandbox that shares no folders with the host: the host's files go in before the first command, and
 //! changed ones come back when the host asks for them.
 //!
-//! State: what the workspace held when it was looked at last. What was not brought back is lost with the sandbox.
+//! State: what the host has of the workspace as it was when it was looked at last, and what of the host's was not given. What
+//! was not brought back is lost with the sandbox.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::{Mutex as Lock, PoisonError};
 
-use conjure_guest::protocol::{Reply, Request};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
 
-use super::bringing::Destination;
+use conjure_guest::protocol::{Reply, Request};
+
+use super::belongings::{self, Belongings, OwnFile, OwnFolder};
+use super::bringing::{Coming, Destination, Former};
+use super::pages::{Page, Pages};
 use super::pieces;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::executor::{CallOptions, Executor as _};
 use crate::operation::Pump;
 use crate::sandbox::{Sandbox, wrong_reply};
-use crate::types::{BroughtBack, EntryKind, LeftBehind, Listing};
+use crate::types::{BroughtBack, DirectoryEntry, EntryKind, LeftBehind};
 
 /// How many files are on their way in at a time.
 const AT_ONCE: usize = 8;
 
-/// What of a workspace is looked at: as much as a session's produced files are looked for.
-const DEEPEST: u32 = 64;
-const MOST_ENTRIES: u32 = 100_000;
+/// How many files and folders of a workspace are looked at.
+const MOST_ENTRIES: usize = 100_000;
+
+/// How many of what it was not given the model is told.
+const TOLD: usize = 10;
 
 /// A workspace, in the sandbox and on the host.
 #[derive(Debug)]
@@ -33,40 +39,66 @@ pub(super) struct Workspace {
     host: PathBuf,
     /// How many bytes are brought back at a time at most.
     most: u64,
-    /// Size and date of the files that the host has as they are in the sandbox, by their paths.
-    known: Mutex<BTreeMap<String, (u64, i64)>>,
+    known: Mutex<Known>,
+    /// Threads that write what is brought back.
+    writers: TaskTracker,
+    /// What the sandbox was not given, until it is told.
+    missing: Lock<Vec<LeftBehind>>,
 }
 
-/// A file of the host's.
-#[derive(Debug)]
-struct Found {
-    path: PathBuf,
-    /// Where it goes, relative to the workspace.
-    target: String,
-    mode: u32,
+/// What the host has as it is in the sandbox, by paths.
+#[derive(Debug, Default)]
+struct Known(BTreeMap<String, Had>);
+
+/// Something that both have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Had {
+    File { size: u64, modified_ns: i64, mode: u32 },
+    Folder,
 }
 
 impl Workspace {
-    /// Puts the host's files into the sandbox's workspace, in which nothing runs yet.
+    /// Puts the host's files and folders into the sandbox's workspace, in which nothing runs yet.
     pub(super) async fn move_in(
         sandbox: &Sandbox,
         host: PathBuf,
         most: u64,
         options: &CallOptions,
     ) -> Result<Self, SandboxError> {
-        let from = host.clone();
-        let found = tokio::task::spawn_blocking(move || files(&from)).await;
-        let found =
-            found.unwrap_or_else(|error| Err(SandboxError::new(SandboxErrorKind::Io, error.to_string())))?;
-        let is_empty = found.is_empty();
-        stream::iter(found.into_iter().map(Ok))
+        let (from, doing) = (host.clone(), format!("give the workspace `{}` to the sandbox", host.display()));
+        let Belongings { files, folders, missing } =
+            pieces::blocking(doing, move || belongings::of(&from)).await?;
+        for left in &missing {
+            tracing::warn!(path = %left.path, reason = %left.reason, "not given to the sandbox");
+        }
+        let is_empty = files.is_empty() && folders.is_empty();
+        // Level by level, so that each is made with its own permissions.
+        for level in folders.into_values() {
+            stream::iter(level.into_iter().map(Ok))
+                .try_for_each_concurrent(AT_ONCE, |folder| make(sandbox, folder, options.clone()))
+                .await?;
+        }
+        stream::iter(files.into_iter().map(Ok))
             .try_for_each_concurrent(AT_ONCE, |file| put(sandbox, file, options.clone()))
             .await?;
-        let known = if is_empty { BTreeMap::new() } else { plain_files(&look(sandbox, options).await?) };
-        Ok(Self { host, most, known: Mutex::new(known) })
+        let mut known = Known::default();
+        if !is_empty {
+            let mut pages = Pages::new(MOST_ENTRIES);
+            while let Some(page) = pages.next(sandbox, options).await? {
+                known.0.extend(
+                    page.entries
+                        .into_iter()
+                        .filter_map(|entry| Some((Had::of(&entry)?, entry.path)))
+                        .map(|(had, path)| (path, had)),
+                );
+            }
+        }
+        let (known, writers, missing) = (Mutex::new(known), TaskTracker::new(), Lock::new(missing));
+        Ok(Self { host, most, known, writers, missing })
     }
 
-    /// Brings back the files that are new or were changed, each whole.
+    /// Brings back the files and folders that are new or were changed, each whole. What cannot be brought back is told, and
+    /// holds up nothing else.
     pub(super) async fn bring_back(
         &self,
         sandbox: &Sandbox,
@@ -74,39 +106,116 @@ impl Workspace {
     ) -> Result<BroughtBack, SandboxError> {
         // One after the other: two would write the same files.
         let mut known = self.known.lock().await;
-        let listing = look(sandbox, options).await?;
-        let mut brought = BroughtBack::default();
-        for entry in &listing.entries {
-            if !matches!(entry.kind, EntryKind::File | EntryKind::Directory) {
-                brought
-                    .left
-                    .push(LeftBehind { path: entry.path.clone(), reason: "it is no plain file".to_owned() });
-            }
-        }
-        let destination = Destination::open(&self.host)?;
-        for (path, state) in plain_files(&listing) {
-            if known.get(&path) == Some(&state) {
-                continue;
-            }
-            let Some(left) = self.most.checked_sub(brought.bytes) else { break };
-            let content = match sandbox.read(&path, options.clone()).await {
-                Ok(content) => content,
-                // It went meanwhile, or has a name that is no text, or nobody may read it.
-                Err(error) if !ends_everything(&error) => {
-                    brought.left.push(LeftBehind { path, reason: error.to_string() });
-                    continue;
+        let destination = Destination::open(&self.host, &self.writers).await?;
+        let (mut brought, mut pages) = (BroughtBack::default(), Pages::new(MOST_ENTRIES));
+        while let Some(Page { entries, unlisted }) = pages.next(sandbox, options).await? {
+            brought.left.extend(unlisted);
+            for entry in entries {
+                let path = entry.path.clone();
+                match self.bring(sandbox, &destination, &mut known, entry, &mut brought, options).await {
+                    Ok(()) => {}
+                    Err(error) if ends_everything(&error) => return Err(error),
+                    Err(error) => brought.left.push(LeftBehind { path, reason: error.to_string() }),
                 }
-                Err(error) => return Err(error),
-            };
-            brought.bytes += destination.write(&path, content, left).await?;
-            brought.files += 1;
-            known.insert(path, state);
+            }
         }
         Ok(brought)
     }
+
+    async fn bring(
+        &self,
+        sandbox: &Sandbox,
+        destination: &Destination,
+        known: &mut Known,
+        entry: DirectoryEntry,
+        brought: &mut BroughtBack,
+        options: &CallOptions,
+    ) -> Result<(), SandboxError> {
+        let Some(had) = Had::of(&entry) else {
+            let message = "it is no plain file";
+            return Err(SandboxError::new(SandboxErrorKind::WrongFileType, message));
+        };
+        let DirectoryEntry { path, mode, .. } = entry;
+        if known.0.get(&path) == Some(&had) {
+            return Ok(());
+        }
+        let coming = Coming { former: known.former(&path, had), path: path.clone(), mode };
+        match had {
+            Had::Folder => destination.make_folder(coming).await?,
+            Had::File { .. } => {
+                let content = sandbox.read(&path, options.clone()).await?;
+                let room = self.most.saturating_sub(brought.bytes);
+                // Whoever has the workspace must be able to read it.
+                let coming = Coming { mode: mode | 0o600, ..coming };
+                brought.bytes += destination.write(coming, content, room).await?;
+                brought.files += 1;
+            }
+        }
+        known.learn(path, had);
+        Ok(())
+    }
+
+    /// What the model is to be told of what the sandbox was not given, once.
+    pub(super) fn take_notice(&self) -> Option<String> {
+        let missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
+        let told = missing.iter().take(TOLD);
+        let told: Vec<_> =
+            told.map(|left| format!("`{}` ({})", left.path.escape_debug(), left.reason)).collect();
+        let more = match missing.len().saturating_sub(TOLD) {
+            0 if missing.is_empty() => return None,
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        Some(format!(
+            "[This sandbox has a copy of the user's workspace, without: {}{more}.]",
+            told.join(", ")
+        ))
+    }
 }
 
-/// Whether a failure is one of the sandbox or the call rather than of the file.
+impl Had {
+    fn of(entry: &DirectoryEntry) -> Option<Self> {
+        match entry.kind {
+            EntryKind::File => {
+                Some(Self::File { size: entry.size, modified_ns: entry.modified_ns, mode: entry.mode })
+            }
+            EntryKind::Directory => Some(Self::Folder),
+            EntryKind::Symlink | EntryKind::Other => None,
+        }
+    }
+}
+
+impl Known {
+    /// What both had under a name under which the sandbox has this now.
+    fn former(&self, path: &str, now: Had) -> Former {
+        match (self.0.get(path), now) {
+            (Some(Had::File { .. }), Had::Folder) => Former::File,
+            (Some(Had::Folder), Had::File { .. }) => {
+                Former::Folder(self.beneath(path).map(str::to_owned).collect())
+            }
+            _ => Former::Alike,
+        }
+    }
+
+    /// The host has this now, too.
+    fn learn(&mut self, path: String, now: Had) {
+        if matches!(now, Had::File { .. }) {
+            let gone: Vec<String> = self.beneath(&path).map(str::to_owned).collect();
+            for path in gone {
+                self.0.remove(&path);
+            }
+        }
+        self.0.insert(path, now);
+    }
+
+    fn beneath(&self, path: &str) -> impl Iterator<Item = &str> {
+        let prefix = format!("{path}/");
+        let from = self.0.range(prefix.clone()..);
+        from.map(|(path, _)| path.as_str()).take_while(move |path| path.starts_with(&prefix))
+    }
+}
+
+/// Whether a failure is one of the sandbox, the call or the host's disk rather than of the file.
 const fn ends_everything(error: &SandboxError) -> bool {
     !matches!(
         error.kind(),
@@ -114,64 +223,28 @@ const fn ends_everything(error: &SandboxError) -> bool {
             | SandboxErrorKind::PermissionDenied
             | SandboxErrorKind::PathNotAllowed
             | SandboxErrorKind::WrongFileType
+            | SandboxErrorKind::Exists
+            | SandboxErrorKind::Io
     )
 }
 
-async fn look(sandbox: &Sandbox, options: &CallOptions) -> Result<Listing, SandboxError> {
-    let listing = sandbox.list(".", DEEPEST, MOST_ENTRIES, options.clone()).await?;
-    if listing.truncated {
-        let message = format!(
-            "the workspace holds more than {MOST_ENTRIES} files and folders, or more names than can be listed; nothing of it is \
-             brought back: pack them into one file"
-        );
-        return Err(SandboxError::new(SandboxErrorKind::TooLarge, message));
+async fn make(sandbox: &Sandbox, folder: OwnFolder, options: CallOptions) -> Result<(), SandboxError> {
+    let request = Request::Folder { path: folder.target, mode: folder.mode };
+    match sandbox.finish(request, 0, Pump::none(), options).await? {
+        (_, Reply::Folder { .. }, _) => Ok(()),
+        (call, ..) => Err(wrong_reply(&call)),
     }
-    Ok(listing)
 }
 
-fn plain_files(listing: &Listing) -> BTreeMap<String, (u64, i64)> {
-    let files = listing.entries.iter().filter(|entry| entry.kind == EntryKind::File);
-    files.map(|entry| (entry.path.clone(), (entry.size, entry.modified_ns))).collect()
-}
-
-/// The plain files beneath a folder. What is none is left out, and logged; blocks.
-fn files(folder: &Path) -> Result<Vec<Found>, SandboxError> {
-    let failed = |path: &Path, error: &std::io::Error| {
-        let message = format!("the workspace's `{}` cannot be given to the sandbox: {error}", path.display());
-        SandboxError::new(SandboxErrorKind::Io, message)
-    };
-    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(within) = folders.pop() {
-        for entry in fs::read_dir(&within).map_err(|error| failed(&within, &error))? {
-            let path = entry.map_err(|error| failed(&within, &error))?.path();
-            let stat = fs::symlink_metadata(&path).map_err(|error| failed(&path, &error))?;
-            let target = path.strip_prefix(folder).ok().and_then(Path::to_str).map(str::to_owned);
-            match target {
-                _ if stat.is_dir() => folders.push(path),
-                Some(target) if stat.is_file() => {
-                    found.push(Found { path, target, mode: stat.mode() & 0o777 | 0o600 });
-                }
-                _ => {
-                    tracing::warn!(path = %path.display(), "no plain file with a name in UTF-8: not given to the sandbox")
-                }
-            }
-        }
-    }
-    Ok(found)
-}
-
-async fn put(sandbox: &Sandbox, file: Found, options: CallOptions) -> Result<(), SandboxError> {
-    let Found { path, target, mode } = file;
-    let content = pieces::stream(move |outlet| {
-        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        match opened {
-            Ok((size, file)) => outlet.file(file, size, &path.to_string_lossy()),
-            Err(error) => outlet.fail(&format!("`{}` cannot be opened: {error}", path.display())),
-        }
-    });
+async fn put(sandbox: &Sandbox, file: OwnFile, options: CallOptions) -> Result<(), SandboxError> {
+    let OwnFile { path, target, mode } = file;
+    let content = pieces::stream(move |outlet| outlet.path(&path));
     let request = Request::Write { path: target, mode: Some(mode) };
     match sandbox.finish(request, 0, Pump::of(content.boxed()), options).await? {
         (_, Reply::Write { .. }, _) => Ok(()),
         (call, ..) => Err(wrong_reply(&call)),
     }
 }
+
+#[cfg(test)]
+mod tests;

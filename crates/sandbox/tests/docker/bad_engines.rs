@@ -1,15 +1,18 @@
 //! Engines that are not there, not for this user, too old, silent or no engines: each is told, in time, with what helps.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conjure_sandbox::{
     Docker, DockerOptions, EngineAddress, ExecutionContext, SandboxError, SandboxErrorKind,
 };
 
-use crate::fake::{answering, json, unix};
+use crate::fake::{answering, json, unix, with_status};
 use crate::support::{again_copied, told};
 use crate::world::open;
 
@@ -35,7 +38,10 @@ async fn an_engine_that_is_not_there_is_told_with_what_helps() {
     assert!(refused.to_string().contains("nothing listens at"), "{refused}");
     // Nobody listens at the port of discarding.
     let refused = refusal(vec!["tcp://127.0.0.1:9".parse().unwrap()]).await;
-    assert!(refused.to_string().contains("tcp://127.0.0.1:9"), "{refused}");
+    assert!(
+        refused.to_string().contains("nothing listens at `tcp://127.0.0.1:9`; start the tunnel"),
+        "{refused}"
+    );
 }
 
 /// Nobody's number: of a user whom permissions stop.
@@ -97,6 +103,8 @@ async fn what_is_no_engine_is_told() {
             "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy"
                 .to_owned(),
         ),
+        // Of a proxy on the way to a port.
+        ("gate", with_status("403 Forbidden", "")),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join(name);
@@ -104,9 +112,54 @@ async fn what_is_no_engine_is_told() {
         let connector =
             Docker::new(DockerOptions { engine: vec![unix(&socket)], ..DockerOptions::default() }, []);
         let refused = connector.check_environment().await.unwrap_err();
-        let kinds = [SandboxErrorKind::EngineUnavailable, SandboxErrorKind::Unavailable];
-        assert!(kinds.contains(&refused.kind()), "{name}: {refused}");
+        assert_eq!(refused.kind(), SandboxErrorKind::EngineUnavailable, "{name}: {refused}");
     }
+}
+
+/// What the version, and what a list of containers would be, of one who never comes to an end.
+#[tokio::test]
+async fn an_answer_without_an_end_is_told_and_not_kept() {
+    for (endless, status) in [
+        ("/version", "200 OK"),
+        ("/containers/json", "200 OK"),
+        ("/containers/json", "500 Internal Server Error"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("endless");
+        let sent = endless_answer(&socket, endless, status);
+        let connector =
+            Docker::new(DockerOptions { engine: vec![unix(&socket)], ..DockerOptions::default() }, []);
+        let refused = connector.sweep().await.unwrap_err();
+        assert_eq!(refused.kind(), SandboxErrorKind::EngineUnavailable, "{refused}");
+        assert!(refused.to_string().contains("says more than any engine does"), "{refused}");
+        assert!(sent.load(Ordering::Relaxed) < 80 << 20);
+    }
+}
+
+/// An engine whose answer to this has no end; how much of it was sent.
+fn endless_answer(socket: &Path, endless: &'static str, status: &'static str) -> Arc<AtomicUsize> {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).unwrap();
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            if request.lines().next().unwrap().contains(endless) {
+                let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n\r\n{{\"message\":\"");
+                stream.write_all(head.as_bytes()).unwrap();
+                while stream.write_all(&[b'x'; 1 << 16]).is_ok() {
+                    counter.fetch_add(1 << 16, Ordering::Relaxed);
+                }
+            } else {
+                let body = r#"{"Version":"20.10.24","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#;
+                drop(stream.write_all(json(body).as_bytes()));
+            }
+        }
+    });
+    sent
 }
 
 #[tokio::test]

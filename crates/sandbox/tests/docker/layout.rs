@@ -1,9 +1,12 @@
 //! Where things lie in a container, and whose they are.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::sync::Arc;
 
+use bollard::query_parameters::ListContainersOptionsBuilder;
+use conjure_base::{SessionId, TenantId};
 use conjure_sandbox::{
     Access, CommandEnd, Connector, DataFolder, DockerOptions, EngineAddress, Executor, Jail, Provision,
     Sandbox, SandboxErrorKind, SharedFolder, Shelf, View, Volume,
@@ -38,6 +41,32 @@ async fn a_container_is_as_a_jail_is() {
     );
     assert_eq!(it.sh("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '").await, "lo\n");
     it.sandbox.cleanup().await;
+}
+
+/// As `docker ps --filter label=conjure.session=…` finds it.
+#[tokio::test]
+async fn a_container_is_found_by_its_session_and_its_tenant() {
+    let Some(world) = World::new() else { return };
+    let session = SessionId::random().unwrap();
+    let connector = world.connector();
+    let it = world
+        .container_with(&connector, |context| {
+            context.session = Some(session);
+            context.tenant = Some(TenantId::new("acme").unwrap());
+        })
+        .await;
+    let other = world.container().await;
+    let label = format!("conjure.session={session}");
+    let filters = HashMap::from([("label", vec![label.as_str()])]);
+    let options = ListContainersOptionsBuilder::new().filters(&filters).build();
+    let mut found = world.engine().await.list_containers(Some(options)).await.unwrap();
+    let labels = found.remove(0).labels.unwrap();
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(labels["conjure.tenant"], "acme");
+    it.sandbox.cleanup().await;
+    let labels = world.inspected().await.config.unwrap().labels.unwrap();
+    assert_eq!((labels["conjure.tenant"].as_str(), labels["conjure.session"].as_str()), ("", ""));
+    other.sandbox.cleanup().await;
 }
 
 #[tokio::test]

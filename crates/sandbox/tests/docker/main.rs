@@ -24,6 +24,7 @@ mod isolation;
 mod kind;
 mod layout;
 mod leftovers;
+mod orphans;
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../../egress/tests/it/support.rs"]
 mod outside;

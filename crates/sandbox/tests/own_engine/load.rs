@@ -14,6 +14,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use crate::engine::pause;
 use crate::support::{options, said, soon, until};
 
 /// Nothing takes as long as this, or it hangs.
@@ -117,10 +118,14 @@ impl Load {
         }
     }
 
-    /// Commands run in all that were made.
+    /// Commands run in all that were made, for longer than an engine's silence could be overlooked.
     pub(crate) async fn goes_on(&self) {
-        for it in &self.containers {
-            assert_eq!(sh(&it.sandbox, "cat kept").await, "kept\n");
+        let until = soon(3);
+        while !SystemClock.remaining(until).is_zero() {
+            for it in &self.containers {
+                assert_eq!(sh(&it.sandbox, "cat kept").await, "kept\n");
+            }
+            pause().await;
         }
     }
 

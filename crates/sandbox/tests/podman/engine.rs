@@ -62,6 +62,11 @@ pub(crate) fn keep(image: &TestImage) {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(image.clone());
 }
 
+/// Where this process' service has its temporary files.
+pub(crate) fn files() -> PathBuf {
+    folder(process::id()).join("files")
+}
+
 /// The same for all processes, whatever folder they have for temporary files, and short enough for a socket.
 fn folder(process: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/conjure-podman-{process}"))
@@ -81,6 +86,7 @@ fn start() -> Option<(Child, PathBuf)> {
     }
     let folder = folder(process::id());
     fs::create_dir(&folder).unwrap();
+    fs::create_dir(files()).unwrap();
     let inner = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     fs::write(inner("containers.conf"), CONFIGURATION).unwrap();
     let options = [
@@ -93,6 +99,7 @@ fn start() -> Option<(Child, PathBuf)> {
         .args(["-c", WATCH, "watch", folder.to_str().unwrap()])
         .args(options.concat())
         .env("CONTAINERS_CONF", inner("containers.conf"))
+        .env("TMPDIR", files())
         // Who watches over a container leaves a file where it is when memory runs out.
         .current_dir(&folder)
         .stdin(Stdio::piped())

@@ -10,6 +10,7 @@
     reason = "tests fail by panic, and say what they skip"
 )]
 
+mod built;
 #[path = "../network/clients.rs"]
 mod clients;
 mod engine;

@@ -20,14 +20,19 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
     fs::write(path("run.sh"), "#!/bin/sh\necho ran\n").unwrap();
     fs::set_permissions(path("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(path("big"), vec![7; 10 << 20]).unwrap();
+    fs::create_dir(path("empty")).unwrap();
+    std::os::unix::fs::symlink("big", path("link-of-the-host")).unwrap();
     let sandbox = remote.open(&ExecutionContext::new(workspace.path())).await.unwrap();
     let script = "./run.sh; cat in/deep/text; wc -c < big; mkdir -p out/deep; echo made > out/deep/file; \
-                  echo more >> in/deep/text; ln -s in link; rm run.sh; : > .hidden";
+                  echo more >> in/deep/text; ln -s in link; rm run.sh; : > .hidden; rmdir empty; mkdir -p new/empty; \
+                  printf '#!/bin/sh\\necho again\\n' > again.sh; chmod 755 again.sh";
     let outcome = sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap();
     assert_eq!(said(&outcome), format!("ran\nfrom the host\n{}\n", 10 << 20));
     assert!(!path("out").exists());
+    let told = sandbox.take_notice().unwrap();
+    assert!(told.contains("`link-of-the-host`"), "{told}");
     let brought = sandbox.bring_back(options()).await.unwrap();
-    assert_eq!((brought.files, brought.bytes), (3, 5 + 19));
+    assert_eq!((brought.files, brought.bytes), (4, 5 + 19 + 21));
     let left: Vec<_> = brought.left.iter().map(|left| left.path.as_str()).collect();
     assert_eq!(left, ["link"]);
     assert_eq!(fs::read_to_string(path("out/deep/file")).unwrap(), "made\n");
@@ -42,8 +47,14 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
     // The next one goes on with what was brought back.
     let next = remote.open(&ExecutionContext::new(workspace.path())).await.unwrap();
     let outcome =
-        next.run(Command::new(["sh", "-c", "cat out/deep/file out/late"]), options()).await.unwrap();
-    assert_eq!(said(&outcome), "made\nx");
+        next.run(Command::bash("cat out/deep/file out/late; ./again.sh; ls new"), options()).await.unwrap();
+    assert_eq!(said(&outcome), "made\nxagain\nempty\n");
+    // What has another kind now is no reason to bring nothing.
+    let script = "rm -r out; echo file > out; rm again.sh; mkdir again.sh; echo in > again.sh/x";
+    next.run(Command::bash(script), options()).await.unwrap();
+    assert_eq!(next.bring_back(options()).await.unwrap().files, 2);
+    assert_eq!(fs::read_to_string(path("out")).unwrap(), "file\n");
+    assert_eq!(fs::read_to_string(path("again.sh/x")).unwrap(), "in\n");
     next.cleanup().await;
     remote.world.until_nothing_is_left().await;
 }

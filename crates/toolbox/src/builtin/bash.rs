@@ -113,7 +113,7 @@ fn ending(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>
             Some(format!("cancelled {after}, and everything it started was ended; {so_far}")),
         ),
         CommandEnd::Lost => (
-            ToolStatus::Failed,
+            ToolStatus::Lost,
             Some(format!(
                 "the sandbox lost the command {after}; what it did is not known: check before trying again; {so_far}"
             )),

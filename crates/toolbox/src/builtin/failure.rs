@@ -10,6 +10,7 @@ pub(super) fn failure(action: &str, subject: &str, error: &SandboxError) -> Tool
     let status = match error.kind() {
         SandboxErrorKind::TimedOut => ToolStatus::TimedOut,
         SandboxErrorKind::Cancelled => ToolStatus::Cancelled,
+        SandboxErrorKind::Lost => ToolStatus::Lost,
         _ => ToolStatus::Failed,
     };
     let mut text = error.to_string();

@@ -289,7 +289,7 @@ impl ToolRunner for Toolbox {
             let outcome = self.perform(call, &context).await;
             let known = self.definitions.iter().find(|tool| tool.name == call.name);
             tracing::info!(
-                target: "conjure::audit",
+                target: "conjure::tool",
                 // A name that the model made up is content, and content is not logged.
                 tool = known.map_or("(unknown)", |tool| tool.name.as_str()),
                 call_id = call.id.as_str(),

@@ -111,10 +111,24 @@ async fn whole_build(
             () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE)) => {}
         }
     };
-    let built = tokio::select! {
-        built = engine.build(&options.name, arguments, context(options.packages), tell) => built,
+    let draft = engine.draft(&options.name, number)?;
+    if draft != options.name
+        && let Err(error) = engine.sweep_drafts().await
+    {
+        tracing::debug!(%error, "what builds have left that were killed is still there");
+    }
+    let mut built = tokio::select! {
+        built = engine.build(&draft, arguments, context(options.packages), tell) => built,
         () = spoil => Err(ImageError::new(ImageErrorKind::Refused, "the engine does not end the build")),
     };
+    if draft != options.name {
+        if built.is_ok() && !given_up.is_cancelled() {
+            built = engine.name(&draft, &options.name).await;
+        }
+        if let Err(error) = engine.forget(&draft).await {
+            tracing::warn!(%error, image = %draft, "an image that nobody wants is left");
+        }
+    }
     if let Err(error) = engine.clear_up(number).await {
         tracing::warn!(%error, number, "what a build of an image left in the engine is still there");
     }

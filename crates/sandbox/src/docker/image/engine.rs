@@ -10,18 +10,22 @@ use bollard::errors::Error;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::{
     BuildImageOptionsBuilder, CreateImageOptionsBuilder, ListContainersOptionsBuilder,
-    PruneImagesOptionsBuilder, RemoveContainerOptionsBuilder, RemoveImageOptionsBuilder,
+    ListImagesOptionsBuilder, PruneImagesOptionsBuilder, RemoveContainerOptionsBuilder,
+    RemoveImageOptionsBuilder, TagImageOptionsBuilder,
 };
 use bytes::Bytes;
 use conjure_base::{Clock as _, Deadline, SystemClock};
 use futures_util::{Stream, TryStreamExt as _};
 
+use super::draft;
 use super::error::{ImageError, ImageErrorKind, ROOM_THERE};
 use super::name::ImageName;
+use super::podman;
 use super::progress::News;
 use crate::docker::address::EngineAddress;
 use crate::docker::engine::{first, reach};
-use crate::docker::failure::{self, silent};
+use crate::docker::facts::EngineKind;
+use crate::docker::failure::{self, is_absent, silent};
 use crate::error::SandboxError;
 
 /// A question that costs an engine next to nothing.
@@ -38,6 +42,7 @@ pub(super) const LABEL: &str = "io.conjure.build";
 pub(super) struct Engine {
     client: Docker,
     address: EngineAddress,
+    kind: EngineKind,
     /// As the engine calls it: `amd64`.
     pub(super) architecture: String,
 }
@@ -49,19 +54,23 @@ impl Engine {
         let patience = SystemClock.remaining(deadline) + SOON;
         let found = first(addresses, async |address: EngineAddress| {
             let (client, version) = reach(&address, patience).await?;
-            Ok(Self { client, address, architecture: version.arch.unwrap_or_default() })
+            let kind = EngineKind::of(&version);
+            Ok(Self { client, address, kind, architecture: version.arch.unwrap_or_default() })
         });
         found.await.map_err(unavailable)
     }
 
     /// The image of this name; `None` when it has none.
     pub(super) async fn image(&self, name: &str) -> Result<Option<ImageInspect>, ImageError> {
-        let asked = soon_or(&self.address, "look at an image", self.client.inspect_image(name)).await?;
-        match asked {
-            Ok(image) => Ok(Some(image)),
-            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
-            Err(error) => Err(explained(&self.address, "look at an image", &error)),
+        let doing = "look at an image";
+        for name in self.kind.names_of(name) {
+            match soon_or(&self.address, doing, self.client.inspect_image(&name)).await? {
+                Ok(image) => return Ok(Some(image)),
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(explained(&self.address, doing, &error)),
+            }
         }
+        Ok(None)
     }
 
     /// Has it fetch an image from the registry.
@@ -81,13 +90,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Has it make an image of a tar archive of a whole system.
+    /// Has it make an image of a tar archive of a whole system. One that breaks off makes none.
     pub(super) async fn import(
         &self,
         name: &ImageName,
         changes: Vec<String>,
         archive: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<(), ImageError> {
+        let client = match self.kind {
+            EngineKind::Docker => self.client.clone(),
+            EngineKind::Podman => podman::importing(&self.client, name, &changes),
+        };
         let options = CreateImageOptionsBuilder::new()
             .from_src("-")
             .repo(name.repository())
@@ -95,7 +108,7 @@ impl Engine {
             .changes(changes)
             .build();
         let body = bollard::body_try_stream(archive);
-        let answers = self.client.create_image(Some(options), Some(body), None);
+        let answers = client.create_image(Some(options), Some(body), None);
         let taken = answers.try_collect::<Vec<_>>().await;
         taken.map(drop).map_err(|error| explained(&self.address, "take the image", &error))
     }
@@ -134,6 +147,51 @@ impl Engine {
         };
         lines.end(&mut told);
         ended.map_err(|error| not_built(&self.address, &error, &last))
+    }
+
+    /// What an image is called until it is whole and wanted, where a build that is given up cannot be ended.
+    pub(super) fn draft(&self, name: &ImageName, number: &str) -> Result<ImageName, ImageError> {
+        match self.kind {
+            EngineKind::Docker => Ok(name.clone()),
+            // Nothing that its service tells of runs a build's steps.
+            EngineKind::Podman => {
+                draft::draft(number).map_err(|error| ImageError::io("tell who builds the image", &error))
+            }
+        }
+    }
+
+    /// Removes the drafts of those who died over them.
+    pub(super) async fn sweep_drafts(&self) -> Result<(), ImageError> {
+        let options = ListImagesOptionsBuilder::new().build();
+        let found = soon(&self.address, "list images", self.client.list_images(Some(options))).await?;
+        let now = i64::try_from(SystemClock.timestamp().millis() / 1000).unwrap_or(i64::MAX);
+        let named = found
+            .into_iter()
+            .flat_map(|image| image.repo_tags.into_iter().map(move |name| (name, image.created)));
+        for (name, _) in named.filter(|(name, created)| draft::is_abandoned(name, *created, now)) {
+            match name.parse() {
+                Ok(name) => self.forget(&name).await?,
+                Err(reason) => tracing::debug!(reason, "an image is left that nobody wants"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an image a further name, taken from the image that has it.
+    pub(super) async fn name(&self, image: &ImageName, name: &ImageName) -> Result<(), ImageError> {
+        let name = name.whole();
+        let options = TagImageOptionsBuilder::new().repo(name.repository()).tag(name.tag()).build();
+        soon(&self.address, "name an image", self.client.tag_image(&image.to_string(), Some(options))).await
+    }
+
+    /// Takes a name from an image. One that has no other goes.
+    pub(super) async fn forget(&self, name: &ImageName) -> Result<(), ImageError> {
+        let (options, name) = (RemoveImageOptionsBuilder::new().build(), name.to_string());
+        let removed = self.client.remove_image(&name, Some(options), None);
+        match within(&self.address, SOON * 6, "remove an image", removed).await? {
+            Err(error) if !is_absent(&error) => Err(explained(&self.address, "remove an image", &error)),
+            _ => Ok(()),
+        }
     }
 
     /// Removes an image that has no name any more, unless somebody uses it. Engines remove one also by its last name, and that
@@ -367,7 +425,9 @@ mod tests {
         });
         let client =
             Docker::connect_with_unix(socket.to_str().unwrap(), 10, bollard::API_DEFAULT_VERSION).unwrap();
-        Engine { client, address: address(), architecture: String::new() }.discard("sha256:1").await;
+        let engine =
+            Engine { client, address: address(), kind: EngineKind::Docker, architecture: String::new() };
+        engine.discard("sha256:1").await;
         let asked = asked.lock().unwrap();
         asked.clone()
     }

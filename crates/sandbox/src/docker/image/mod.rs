@@ -11,11 +11,13 @@
 mod build;
 mod debian;
 mod dockerfile;
+mod draft;
 mod engine;
 mod error;
 mod lists;
 mod name;
 mod options;
+mod podman;
 mod progress;
 mod release;
 mod site;

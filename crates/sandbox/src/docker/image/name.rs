@@ -35,6 +35,16 @@ impl ImageName {
     pub fn tag(&self) -> &str {
         &self.tag
     }
+
+    /// With a registry: Docker's where it names none, as Docker itself takes it.
+    pub(super) fn whole(&self) -> Self {
+        let repository = match (has_registry(&self.repository), self.repository.contains('/')) {
+            (true, _) => self.repository.clone(),
+            (false, true) => format!("docker.io/{}", self.repository),
+            (false, false) => format!("docker.io/library/{}", self.repository),
+        };
+        Self { repository, tag: self.tag.clone() }
+    }
 }
 
 impl Default for ImageName {
@@ -71,11 +81,14 @@ impl FromStr for ImageName {
     }
 }
 
+fn has_registry(repository: &str) -> bool {
+    repository.split_once('/').is_some_and(|(first, _)| first.contains(['.', ':']) || first == "localhost")
+}
+
 fn is_repository(text: &str) -> bool {
     let mut parts = text.split('/').peekable();
     let first = parts.peek().copied().unwrap_or_default();
-    let has_host = text.contains('/') && (first.contains(['.', ':']) || first == "localhost");
-    if has_host {
+    if has_registry(text) {
         let (host, port) = first.split_once(':').unwrap_or((first, "0"));
         let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
         if !is_host || port.parse::<u16>().is_err() {
@@ -112,6 +125,18 @@ mod tests {
             ("a__b/c-d.e", "a__b/c-d.e:latest"),
         ] {
             assert_eq!(text.parse::<ImageName>().unwrap().to_string(), whole);
+        }
+    }
+
+    #[test]
+    fn a_name_without_a_registry_is_one_of_dockers() {
+        for (text, whole) in [
+            ("sandbox", "docker.io/library/sandbox:latest"),
+            ("conjure/sandbox:1", "docker.io/conjure/sandbox:1"),
+            ("localhost/a:1", "localhost/a:1"),
+            ("host.example:5000/a/b:1", "host.example:5000/a/b:1"),
+        ] {
+            assert_eq!(text.parse::<ImageName>().unwrap().whole().to_string(), whole);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The audit log. A program of its own, because a subscriber of `tracing` is one for the whole process.
+//! What the toolbox logs. A program of its own, because a subscriber of `tracing` is one for the whole process.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,13 +9,13 @@ use conjure_toolbox::{ToolOutcome, Toolbox, tool_fn};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// Keeps the events of the audit log as text.
+/// Keeps the events of calls as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl tracing::Subscriber for Log {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == "conjure::audit"
+        metadata.target() == "conjure::tool"
     }
 
     fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
@@ -44,7 +44,7 @@ impl tracing::Subscriber for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_execution_is_in_the_audit_log_without_content() {
+async fn every_call_is_logged_without_content() {
     let log = Log::default();
     tracing::subscriber::set_global_default(log.clone()).unwrap();
     let definition = ToolDefinition {

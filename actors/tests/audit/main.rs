@@ -1,0 +1,146 @@
+//! The audit log of a session: each call that ran or was denied is told of once, whatever ended it, and without secrets.
+
+#![expect(clippy::unwrap_used, reason = "it is a test, which fails by panic")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use conjure_conversation::{Decision, TurnStop};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+#[path = "../sessions/support.rs"]
+#[expect(dead_code, reason = "the other tests use more of it")]
+#[cfg(test)]
+mod support;
+
+#[path = "../sessions/world.rs"]
+#[expect(dead_code, reason = "the other tests use more of it")]
+#[cfg(test)]
+mod world;
+
+/// The fields of each event of the audit log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Fields>>>);
+
+#[derive(Clone, Default)]
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "conjure::audit"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+impl Log {
+    /// What came since: the turn, the tool, and how it ended.
+    fn take(&self) -> Vec<String> {
+        let mut lines: Vec<String> = std::mem::take(&mut *self.0.lock().unwrap())
+            .into_iter()
+            .map(|Fields(fields)| format!("{} {} {}", fields["turn"], fields["tool"], fields["outcome"]))
+            .collect();
+        lines.sort();
+        lines
+    }
+}
+
+#[tokio::test]
+async fn every_call_that_ran_or_was_denied_is_told_of_once() {
+    let log = Log::default();
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let disk = support::Disk::new();
+    let host = world::Host::over(disk.sqlite(), world::Stage::default(), world::options("host")).await;
+    let session = host.open().await;
+
+    // Well, by a panic, and under a name that the model must not tell.
+    let turn = session.send("call note panic s3cr3t-value").await.unwrap();
+    assert_eq!(turn.end().await, Ok(world::answered()));
+    let first = log.0.lock().unwrap()[0].0.clone();
+    let expected =
+        ["tenant", "session", "turn", "call_id", "tool", "input", "sandbox", "began", "duration_ms"];
+    for field in expected.iter().chain(&["outcome", "output_bytes"]) {
+        assert!(first.contains_key(field), "{field} is missing: {first:?}");
+    }
+    let id = session.id().to_string();
+    let said = ["tenant", "session", "input", "sandbox", "output_bytes"].map(|field| first[field].as_str());
+    assert_eq!(said, ["acme", &id, "{}", "none", "9"], "{first:?}");
+    let whole = format!("{:?}", log.0.lock().unwrap().iter().map(|fields| &fields.0).collect::<Vec<_>>());
+    assert!(!whole.contains("s3cr3t") && whole.contains("[REDACTED:KEY]-0-2"), "{whole}");
+    assert_eq!(log.take(), ["1 [REDACTED:KEY] ok", "1 note ok", "1 panic crashed"]);
+
+    // Denied by a person: it never ran, and is told of all the same.
+    session.send("call ask").await.unwrap();
+    let approvals = loop {
+        let approvals = session.snapshot().await.unwrap().approvals;
+        if !approvals.is_empty() {
+            break approvals;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(log.take(), [""; 0]);
+    let deny = Decision::Deny { reason: "no".to_owned() };
+    let (call, turn) = (approvals[0].call.id.clone(), session.send("and then").await.unwrap());
+    session.decide(call, deny).await.unwrap();
+    assert_eq!(turn.end().await, Ok(world::answered()));
+    assert_eq!(log.take(), ["2 ask denied"]);
+
+    // Interrupted.
+    let turn = session.send("call door").await.unwrap();
+    host.stage.reached(1).await;
+    session.interrupt().await.unwrap();
+    assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
+    assert_eq!(log.take(), ["4 door cancelled"]);
+
+    // Else the model takes what comes next for the words of that call.
+    assert_eq!(session.send("hm").await.unwrap().end().await, Ok(world::answered()));
+
+    // The actor is killed while it runs: told of by the next incarnation, once.
+    let turn = session.send("call door note").await.unwrap();
+    host.stage.reached(2).await;
+    session.kill();
+    assert_eq!(turn.end().await, Ok(world::answered()));
+    let lines = log.take();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0], "6 door unknown");
+
+    // The host is gone without an orderly end: told of by the next, with what must not leave left out.
+    let turn = session.send("call door").await.unwrap();
+    host.stage.reached(3).await;
+    let (stage, key) = (host.stage.clone(), world::key(&session));
+    let _ = host.root.shutdown(support::now()).await;
+    drop((turn, session, host));
+    assert_eq!(log.take(), [""; 0]);
+    stage.open();
+    let host = world::Host::over(disk.sqlite(), stage, world::options("host")).await;
+    let session = host.session(&key);
+    session.attach().await.unwrap();
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(world::answered()));
+    assert_eq!(log.take(), ["7 door unknown"]);
+    host.shutdown().await;
+    assert_eq!(log.take(), [""; 0]);
+}

@@ -1,0 +1,82 @@
+//! What a drill has found: nothing, where all is well, and how hard it looked.
+
+use std::fmt;
+
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// What was acknowledged and is not there, or is there otherwise.
+    pub(crate) lost: Vec<String>,
+    /// What happened twice.
+    pub(crate) repeated: Vec<String>,
+    /// What was left after the next start had swept.
+    pub(crate) leftover: Vec<String>,
+    /// Requests that no service accepts.
+    pub(crate) invalid: Vec<String>,
+    /// What went wrong besides.
+    pub(crate) faults: Vec<String>,
+    pub(crate) tally: Tally,
+}
+
+/// How hard it looked.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) kills: u64,
+    /// Of these, before the host was ready.
+    pub(crate) early_kills: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) events: u64,
+    pub(crate) sessions: usize,
+    pub(crate) turns: u64,
+    pub(crate) effects: u64,
+    /// Calls that were under way when the host was killed, and are "unknown", or due again.
+    pub(crate) unknown: u64,
+    pub(crate) done_again: u64,
+    /// Model calls that were under way.
+    pub(crate) abandoned: u64,
+    /// Processes of killed hosts that were still there when the next one was ready, and gone a moment later.
+    pub(crate) late: u64,
+}
+
+impl Findings {
+    pub(crate) fn is_clean(&self) -> bool {
+        [&self.lost, &self.repeated, &self.leftover, &self.invalid, &self.faults]
+            .iter()
+            .all(|kind| kind.is_empty())
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tally = &self.tally;
+        writeln!(
+            f,
+            "{} kills ({} before the host was ready); {} acknowledgements, {} events of {} turns in {} sessions, {} effects",
+            tally.kills,
+            tally.early_kills,
+            tally.acknowledged,
+            tally.events,
+            tally.turns,
+            tally.sessions,
+            tally.effects
+        )?;
+        writeln!(
+            f,
+            "under way when it was killed: {} calls with effects, {} without, {} model calls; {} processes ended a moment \
+             after the next start",
+            tally.unknown, tally.done_again, tally.abandoned, tally.late
+        )?;
+        let kinds = [
+            ("lost", &self.lost),
+            ("repeated", &self.repeated),
+            ("leftover", &self.leftover),
+            ("invalid", &self.invalid),
+            ("fault", &self.faults),
+        ];
+        for (kind, found) in kinds {
+            for what in found {
+                writeln!(f, "{kind}: {what}")?;
+            }
+        }
+        Ok(())
+    }
+}

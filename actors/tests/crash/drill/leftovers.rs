@@ -1,0 +1,108 @@
+//! What a host has left: processes, folders of sandboxes, control groups, mounts.
+//!
+//! Whatever loses its parent below this process becomes its child (a "subreaper"), so nothing can hide: what is a child and
+//! not the present host was left by one before.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use conjure_base::{Clock, SystemClock};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+
+use super::Result;
+use super::findings::Findings;
+use super::host::data_folder;
+
+/// How long the processes of a killed host may take to be gone once the next one is ready.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// From now on, what loses its parent becomes a child of this process.
+pub(crate) fn adopt_orphans() -> Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Looks for what the hosts with these process numbers left. `present` is the host that runs now, if one does.
+pub(crate) fn check(
+    folder: &Path,
+    dead: &[u32],
+    present: Option<u32>,
+    findings: &mut Findings,
+) -> Result<()> {
+    let deadline = SystemClock.deadline(PATIENCE);
+    let mut orphans = living_orphans(present)?;
+    findings.tally.late += orphans.len() as u64;
+    while !orphans.is_empty() && !SystemClock.remaining(deadline).is_zero() {
+        std::thread::yield_now();
+        orphans = living_orphans(present)?;
+    }
+    findings.leftover.extend(orphans.into_iter().map(|(pid, what)| format!("the process {pid} `{what}`")));
+    let sandboxes = data_folder(folder).join("sandboxes");
+    for entry in fs::read_dir(&sandboxes)? {
+        findings.leftover.push(format!("the folder `{}`", entry?.path().display()));
+    }
+    let namespace = fs::read_link("/proc/self/ns/pid")?;
+    let namespace = namespace.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
+    let names: Vec<String> = dead.iter().map(|pid| format!("conjure-{namespace}-{pid}-")).collect();
+    look_for_groups(Path::new("/sys/fs/cgroup"), &names, 0, findings);
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let folder = folder.to_string_lossy();
+    for line in mounts.lines().filter(|line| line.contains(&*folder)) {
+        findings.leftover.push(format!("the mount `{line}`"));
+    }
+    Ok(())
+}
+
+/// The children that are not the present host and live, with what they run. Those that have ended are laid to rest.
+fn living_orphans(present: Option<u32>) -> Result<Vec<(i32, String)>> {
+    let mut found = Vec::new();
+    let own = getpid().as_raw_nonzero().get();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        if u32::try_from(pid).ok() == present || parent_of(pid) != Some(own) {
+            continue;
+        }
+        let is_over = match Pid::from_raw(pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
+            Some(Ok(None)) => false,
+            Some(Ok(Some(_)) | Err(_)) | None => true,
+        };
+        if !is_over {
+            let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            found.push((pid, String::from_utf8_lossy(&arguments).replace('\0', " ")));
+        }
+    }
+    Ok(found)
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything.
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// A process of which only the number is known: its name, state and parent.
+fn described(pid: &str) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.split(' ').take(4).collect::<Vec<_>>().join(" ")
+}
+
+/// Groups lie below those of hosts; nobody nests them deeply.
+fn look_for_groups(folder: &Path, names: &[String], depth: usize, findings: &mut Findings) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if names.iter().any(|dead| name.starts_with(dead.as_str())) {
+            let group = entry.path();
+            let held = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            let held: Vec<String> = held.lines().map(described).collect();
+            findings.leftover.push(format!("the control group `{}`, with {held:?}", group.display()));
+        } else if depth < 6 {
+            look_for_groups(&entry.path(), names, depth + 1, findings);
+        }
+    }
+}

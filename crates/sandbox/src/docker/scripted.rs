@@ -1,0 +1,63 @@
+//! An engine for this room's own tests, which answers as the test wants: for what no real engine does on demand.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::address::EngineAddress;
+use super::engine::Engine;
+
+/// What an engine does that was asked for something.
+pub(super) enum Reply {
+    Answer(String),
+    /// It lets the connection be, and says nothing.
+    Silence,
+}
+
+/// An engine, and the folder of its socket. It is asked by the first lines of requests, for all but its version and what it
+/// can.
+pub(super) async fn scripted(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Engine, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let reply = Arc::new(reply);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(stream), reply) = (stream, Arc::clone(&reply)) else { return };
+            std::thread::spawn(move || serve(&stream, &*reply));
+        }
+    });
+    let engine = Engine::find(&[EngineAddress::Unix(socket)]).await.unwrap();
+    (engine, folder)
+}
+
+fn serve(mut stream: &UnixStream, reply: impl Fn(&str) -> Reply) {
+    let mut reader = BufReader::new(stream);
+    let mut request = String::new();
+    reader.read_line(&mut request).unwrap();
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        if reader.read_line(&mut line).unwrap() == 0 {
+            return;
+        }
+    }
+    let answer = match request.as_str() {
+        known if known.contains("/version ") => {
+            Reply::Answer(r#"{"Version":"20.10.24","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#.to_owned())
+        }
+        known if known.contains("/info ") => Reply::Answer("{}".to_owned()),
+        other => reply(other),
+    };
+    match answer {
+        Reply::Answer(body) => {
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            drop(stream.write_all(format!("{head}{body}").as_bytes()));
+        }
+        // Until the other one goes.
+        Reply::Silence => drop(std::io::copy(&mut reader, &mut std::io::sink())),
+    }
+}

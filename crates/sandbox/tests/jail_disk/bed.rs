@@ -1,0 +1,102 @@
+//! A sandbox over a data folder of its own, and what tests do with it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_base::SystemClock;
+use conjure_sandbox::{
+    Command, CommandEnd, DataFolder, ExecutionContext, Executor, Jail, Provision, Sandbox, SandboxError,
+    Shelf,
+};
+use conjure_store::{TreeOptions, Variant};
+use tempfile::TempDir;
+
+use crate::support::{host, options, soon, text};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A data folder, a workspace in it, and a sandbox over both.
+pub(crate) struct Bed {
+    // The first that goes.
+    pub(crate) sandbox: Sandbox,
+    pub(crate) workspace: conjure_sandbox::PrivateWorkspace,
+    pub(crate) data: DataFolder,
+    pub(crate) _folder: TempDir,
+}
+
+pub(crate) async fn bed() -> Bed {
+    bed_with(|_| {}).await
+}
+
+pub(crate) async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed {
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataFolder::open(&folder.path().join("data")).unwrap();
+    let workspace = data.workspace().unwrap();
+    let mut context = ExecutionContext::new(workspace.path());
+    change(&mut context);
+    let sandbox = open(&data, &context).await.unwrap();
+    Bed { sandbox, workspace, data, _folder: folder }
+}
+
+pub(crate) fn jail(data: &DataFolder) -> Jail {
+    Jail::new(host()).with_data(data.clone())
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub(crate) async fn open(data: &DataFolder, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
+    Sandbox::open(&jail(data), context, Arc::new(SystemClock), soon(30)).await
+}
+
+impl Bed {
+    pub(crate) async fn run(&self, script: &str) -> conjure_sandbox::CommandOutcome {
+        self.sandbox.run(Command::bash(script), options()).await.unwrap()
+    }
+
+    /// What a script writes; it must end well.
+    #[track_caller]
+    pub(crate) fn bash(&self, script: &str) -> impl Future<Output = String> {
+        let place = std::panic::Location::caller();
+        async move {
+            let outcome = self.run(script).await;
+            let said = text(&outcome);
+            assert_eq!(outcome.end, CommandEnd::Exited(0), "{place}: {said}");
+            said
+        }
+    }
+
+    pub(crate) fn tree(&self, name: &str, files: &[(&str, &str)]) -> Provision {
+        let source = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = source.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let store = self.data.store();
+        let tree = store.insert_tree(source.path(), &TreeOptions::default()).unwrap();
+        Provision::tree(Shelf::Skills, name, store, tree)
+    }
+
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Provision {
+        let store = self.data.store();
+        let digest = store.insert_bytes(content, Variant::Plain).unwrap().digest;
+        Provision::file(Shelf::Artifacts, name, store, digest, Variant::Plain)
+    }
+
+    pub(crate) async fn provide(&self, provision: Provision) -> Result<String, SandboxError> {
+        let path = self.sandbox.provide(provision, options()).await?;
+        Ok(path.to_str().unwrap().to_owned())
+    }
+}
+
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}

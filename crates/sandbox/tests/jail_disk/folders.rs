@@ -1,0 +1,63 @@
+//! What commands leave in their folders, and what they see of those of others.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use conjure_sandbox::{Command, CommandEnd, ExecutionContext, Executor};
+use futures_util::future;
+
+use crate::bed::{Bed, bed, names, open};
+use crate::support::{options, text};
+
+/// S8.
+#[tokio::test]
+async fn what_commands_leave_is_the_host_s_to_read_and_goes_whatever_it_is() {
+    let bed = bed().await;
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("file"), "stays").unwrap();
+    // A folder deeper than any path can tell, folders without permissions, links to elsewhere, odd names.
+    let script = format!(
+        "umask 077; mkdir -p a/b; echo deep > a/b/c; ln -s {0} a/out; ln -s {0}/file a/b/out; ln -s / root; \
+         mkfifo pipe; mkdir $'new\\nline' ./-rf ' '; \
+         perl -e 'for (1..3000) {{ mkdir \"d\"; chdir \"d\" or die }} open my $f, \">\", \"z\" or die'; \
+         chmod 000 a/b/c a/b a d; chmod 000 .",
+        outside.path().display()
+    );
+    bed.bash(&script).await;
+    bed.sandbox.cleanup().await;
+    let path = bed.workspace.path().to_owned();
+    assert_eq!(fs::metadata(&path).unwrap().uid(), rustix::process::geteuid().as_raw());
+    for name in ["", "a", "a/b", "a/b/c"] {
+        let mode = if name == "a/b/c" { 0o600 } else { 0o700 };
+        fs::set_permissions(path.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    assert_eq!(fs::read_to_string(path.join("a/b/c")).unwrap(), "deep\n");
+    for name in ["a/b/c", "a/b", "a"] {
+        fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let Bed { sandbox, workspace, data, _folder } = bed;
+    drop((sandbox, workspace));
+    assert_eq!(names(&data.path().join("workspaces")), [""; 0]);
+    assert_eq!(names(outside.path()), ["file"]);
+    assert_eq!(fs::read(outside.path().join("file")).unwrap(), b"stays");
+}
+
+#[tokio::test]
+async fn two_at_once_see_nothing_of_each_other() {
+    let (one, other) = future::join(bed(), bed()).await;
+    for (bed, name) in [(&one, "one"), (&other, "other")] {
+        bed.provide(bed.file(name, name.as_bytes())).await.unwrap();
+        bed.provide(bed.tree(name, &[("SKILL.md", name)])).await.unwrap();
+        bed.run(&format!("echo {name} > {name}; echo {name} > /tmp/{name}; seq 100000")).await;
+    }
+    // Two of one tenant, too.
+    let workspace = one.data.workspace().unwrap();
+    let third = open(&one.data, &ExecutionContext::new(workspace.path())).await.unwrap();
+    let look =
+        "ls /artifacts /mnt/skills /workspace /tmp | grep -v : | sort -u | tr -d '\\n'; ls /output | wc -l";
+    assert_eq!(one.bash(look).await, "one1\n");
+    assert_eq!(other.bash(look).await, "other1\n");
+    assert_eq!(text(&third.run(Command::bash(look), options()).await.unwrap()), "0\n");
+    let reach = format!("ls {} {}", other.data.path().display(), other.workspace.path().display());
+    assert_ne!(one.run(&reach).await.end, CommandEnd::Exited(0));
+}

@@ -1,0 +1,49 @@
+//! What a jail has on the disk: what it is given while it runs, its quota, its folders, a full disk, a host that is killed.
+//!
+//! A test process that is root runs all of this a second time, as a user that owns nothing.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panic")]
+
+mod bad_days;
+mod bed;
+mod data_folder;
+mod folders;
+mod given;
+mod quota;
+#[expect(dead_code, reason = "a part of it is used here")]
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+
+use crate::bed::is_root;
+use crate::support::told;
+
+#[test]
+fn the_same_holds_for_a_host_that_is_not_root() {
+    const NOBODY: u32 = 65534;
+    if !is_root() || told().is_some() {
+        return;
+    }
+    // Where that user can reach it.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("jail-disk");
+    // By another process: what this one has open for writing, or a child forked just then, cannot be run.
+    #[expect(clippy::disallowed_methods, reason = "a test runs itself")]
+    let copied =
+        std::process::Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
+    #[expect(clippy::disallowed_methods, reason = "a test runs itself")]
+    let outcome = std::process::Command::new(program)
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .env_remove("TMPDIR")
+        .output();
+    let outcome = outcome.unwrap();
+    let said = String::from_utf8_lossy(&outcome.stdout);
+    assert!(outcome.status.success(), "{said}{}", String::from_utf8_lossy(&outcome.stderr));
+}

@@ -1,0 +1,80 @@
+//! The quota of bytes and files.
+
+use std::fs;
+
+use conjure_sandbox::{
+    Command, CommandEnd, DataFolder, ExecutionContext, Executor, Limits, QuotaExcess, SandboxErrorKind,
+};
+
+use crate::bed::{Bed, MIB, bed_with, open};
+use crate::support::{options, text};
+
+fn small(context: &mut ExecutionContext) {
+    context.limits = Limits::default().with_disk(8 * MIB).unwrap().with_inodes(200).unwrap();
+}
+
+#[track_caller]
+fn excess(outcome: &conjure_sandbox::CommandOutcome) -> QuotaExcess {
+    match outcome.end {
+        CommandEnd::QuotaExceeded(excess) => excess,
+        end => panic!("it ended otherwise: {end:?}: {}", text(outcome)),
+    }
+}
+
+/// Removes what is in the way, and waits until programs may write again.
+async fn recover(bed: &Bed, script: &str) {
+    bed.bash(script).await;
+    for _ in 0..10_000 {
+        if bed.run("trap '' XFSZ; echo x > probe && rm probe").await.end == CommandEnd::Exited(0) {
+            return;
+        }
+    }
+    panic!("nothing can be written though there is room");
+}
+
+#[tokio::test]
+async fn who_takes_more_bytes_than_allowed_is_ended_told_so_and_may_recover() {
+    let bed = bed_with(small).await;
+    // No file may be as large as that by itself.
+    let outcome = bed.run("echo begun; for ((i = 0; ; i++)); do head -c 1M /dev/zero > big$i; done").await;
+    let excess = excess(&outcome);
+    assert_eq!(excess.allowed.bytes, 8 * MIB);
+    assert!(excess.used.bytes > 8 * MIB);
+    assert_eq!(text(&outcome), "begun\n");
+    let error = bed.sandbox.create_file("more", b"x", options()).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::NoSpace, "{error}");
+    recover(&bed, "rm big*").await;
+    assert_eq!(bed.bash("head -c 1000000 /dev/zero > fits && stat -c %s fits").await, "1000000\n");
+    bed.sandbox.create_file("more", b"x", options()).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_makes_more_files_than_allowed_is_ended_told_so_and_may_recover() {
+    let bed = bed_with(small).await;
+    let outcome = bed.run("for ((i = 0; ; i++)); do mkdir -p d$i/e; done").await;
+    let excess = excess(&outcome);
+    assert_eq!(excess.allowed.inodes, 200);
+    assert!(excess.used.inodes > 200);
+    recover(&bed, "rm -r d*").await;
+    assert_eq!(bed.bash("mkdir -p a/b/c && ls").await, "a\n");
+}
+
+/// In a folder of the user's own, what is there already is not the sandbox's.
+#[tokio::test]
+async fn in_a_folder_of_the_user_s_own_what_is_added_counts() {
+    let own = tempfile::tempdir().unwrap();
+    fs::write(own.path().join("large"), vec![b'x'; 10 << 20]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataFolder::open(&folder.path().join("data")).unwrap();
+    let mut context = ExecutionContext::new(own.path());
+    small(&mut context);
+    let sandbox = open(&data, &context).await.unwrap();
+    sandbox.create_file("by-the-guest", b"x", options()).await.unwrap();
+    let run = async |script| sandbox.run(Command::bash(script), options()).await.unwrap();
+    assert_eq!(text(&run("head -c 4000000 /dev/zero > some && echo written").await), "written\n");
+    let outcome = run("for ((i = 0; ; i++)); do head -c 1M /dev/zero > big$i; done").await;
+    assert!(excess(&outcome).allowed.bytes > 18 * MIB, "{outcome:?}");
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Folders.

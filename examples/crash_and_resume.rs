@@ -1,0 +1,103 @@
+//! A host that is killed in the midst of a tool call, and what the next one makes of it: the session goes on from what is
+//! recorded, the model learns that the call's outcome is unknown, and nothing is done twice.
+//!
+//! ```text
+//! cargo run --example crash_and_resume
+//! ```
+
+use std::error::Error;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use conjure::{
+    Access, Block, BlockKind, CallTraits, Clock as _, Config, Environment, Message, Request, Response,
+    Runtime, RuntimeOptions, SessionEventKind, SessionSpec, Settings, SystemClock, TenantId, Tool,
+    ToolDefinition, ToolOutcome, model_fn, parse_response, tool_fn,
+};
+
+/// Asked for it, the model has the invoice sent, and then says what came of it.
+fn answer(request: &Request) -> Response {
+    let last = request.messages.last().and_then(|message| message.content.last()).map(Block::kind);
+    let body = match last {
+        Some(BlockKind::Text(text)) if text == "Send the invoice." => {
+            serde_json::json!({"stop_reason": "tool_use", "content": [
+                {"type": "tool_use", "id": "toolu_1", "name": "send_invoice", "input": {}}]})
+        }
+        Some(BlockKind::ToolResult { text, .. }) => said(&format!("I was told: {text}")),
+        _ => said("The invoice may have been sent; I look before I send it again."),
+    };
+    parse_response(&body.to_string()).unwrap_or_else(|error| unreachable!("it is an answer: {error}"))
+}
+
+fn said(text: &str) -> serde_json::Value {
+    serde_json::json!({"stop_reason": "end_turn", "content": [{"type": "text", "text": text}]})
+}
+
+/// Sends an invoice, which must not happen twice, and is killed before it can say so.
+fn send_invoice(sent: PathBuf) -> impl Tool {
+    let definition = ToolDefinition {
+        name: "send_invoice".to_owned(),
+        description: "Sends the invoice.".to_owned(),
+        input_schema: serde_json::json!({"type": "object", "properties": {}}),
+    };
+    let traits = CallTraits { access: Access::Exclusive, idempotent: false };
+    tool_fn(definition, traits, move |_, _| {
+        let sent = sent.clone();
+        async move {
+            let wrote = std::fs::OpenOptions::new().append(true).create(true).open(&sent);
+            if let Err(error) = wrote.and_then(|mut file| writeln!(file, "an invoice")) {
+                return ToolOutcome::error(error.to_string());
+            }
+            let _ = writeln!(std::io::stdout(), "sent");
+            std::future::pending().await
+        }
+    })
+}
+
+fn options(folder: &Path) -> Result<RuntimeOptions, Box<dyn Error>> {
+    let settings = Settings { data: Some(folder.join("data")), ..Settings::default() };
+    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let model = model_fn(|request| async move { Ok(answer(&request)) });
+    Ok(RuntimeOptions::from(config).model("scripted", model).tool(send_invoice(folder.join("sent"))))
+}
+
+/// The host that is killed.
+async fn first(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let runtime = Runtime::spawn(options(folder)?).await?;
+    let session = runtime.open(SessionSpec::new(TenantId::new("acme")?).without_skills()).await?;
+    writeln!(std::io::stdout(), "{}", session.id())?;
+    session.send("Send the invoice.").await?.end().await?;
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(folder) = std::env::args().nth(1) {
+        return first(folder.as_ref()).await;
+    }
+    let folder = tempfile::tempdir()?;
+    #[expect(clippy::disallowed_methods, reason = "it is this program, to be killed")]
+    let mut host = std::process::Command::new(std::env::current_exe()?);
+    let mut host = host.arg(folder.path()).stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(host.stdout.take().ok_or("it has no output")?).lines();
+    let id = lines.next().ok_or("it said nothing")??.parse()?;
+    assert_eq!(lines.next().ok_or("it sent nothing")??, "sent");
+    host.kill()?;
+    host.wait()?;
+
+    let runtime = Runtime::spawn(options(folder.path())?).await?;
+    let session = runtime.session(&TenantId::new("acme")?, id).await?;
+    // The turn that was under way goes on by itself. What is said meanwhile waits for its end.
+    session.send("What happened?").await?.end().await?;
+    for event in runtime.events(session.tenant(), id, 0).await? {
+        if let SessionEventKind::AgentMessage { content } = event.kind {
+            writeln!(std::io::stdout(), "{}", Message::assistant(content).text())?;
+        }
+    }
+    let sent = std::fs::read_to_string(folder.path().join("sent"))?;
+    assert_eq!(sent, "an invoice\n", "it is sent once");
+    runtime.shutdown(SystemClock.deadline(Duration::from_secs(10))).await?;
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! What may stand on the command line about sessions.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use conjure::TenantId;
+
+use crate::cli::args::{Format, Variable, seconds, variable};
+
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  conjure sessions list
+  conjure sessions show ses_1f
+  conjure sessions resume ses_1f --model claude-sonnet-4-5 \"And by quarter?\"
+  conjure sessions export ses_1f > events.jsonl
+
+The beginning of an id is enough, where no other session's begins so.";
+
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  conjure sessions resume ses_1f
+  conjure sessions resume ses_1f --env API_KEY \"And by quarter?\"
+
+Without a prompt, it goes on with what was under way when the session was left. A tool call of which
+nobody knows whether it was done is not done again: the model is told so. Output and exit codes are
+those of `conjure run`.";
+
+/// Whose sessions the command's are, unless it says otherwise.
+pub(crate) const LOCAL: &str = "local";
+
+/// Where sessions are kept, and whose they are.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Place {
+    /// Where sessions and what sandboxes need are kept, instead of the configured folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Whose sessions they are. Tenants share nothing.
+    #[arg(long, value_name = "NAME", default_value = LOCAL, value_parser = tenant)]
+    pub(crate) tenant: TenantId,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SESSIONS_EXAMPLES)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    pub(crate) command: SessionsCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List sessions, the newest first.
+    List {
+        /// How many at most.
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Those that come after a former page; its end says the number.
+        #[arg(long, value_name = "NUMBER")]
+        after: Option<u64>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Show what a session is and what it did.
+    Show {
+        /// The session's id, or its beginning.
+        #[arg(value_name = "ID")]
+        id: String,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Go on with a session.
+    Resume(Box<ResumeArgs>),
+    /// Print all events of a session.
+    Export {
+        /// The session's id, or its beginning.
+        #[arg(value_name = "ID")]
+        id: String,
+        /// As what.
+        #[arg(long, value_enum, default_value_t)]
+        format: ExportFormat,
+        /// A variable whose value is kept out of it; `NAME` alone means the value of this process. May be repeated.
+        #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
+        env: Vec<Variable>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Forget a session for ever: its record, and its own workspace.
+    Delete {
+        /// The session's id, or its beginning.
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = RESUME_EXAMPLES)]
+pub(crate) struct ResumeArgs {
+    /// The session's id, or its beginning.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// What you ask now.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// The model to call, instead of the one that it had.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// A script that the model's words come from, instead of a model.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// A file that the model gets in its workspace, as a copy; may be repeated.
+    #[arg(long, value_name = "PATH", requires = "prompt")]
+    pub(crate) file: Vec<PathBuf>,
+    /// A variable that tools see and that was not recorded, or another value; `NAME` alone passes on the one of this
+    /// process. May be repeated.
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
+    pub(crate) env: Vec<Variable>,
+    /// Print the session's events on standard output, one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How often the model may be called for the prompt.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "prompt")]
+    pub(crate) max_turns: Option<u32>,
+    /// How long all of it may take, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long one tool call may take, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) tool_timeout: Option<Duration>,
+    /// Write a script of what the model says now, which `--script` can play again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// As what a session is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Its events, one JSON object a line.
+    #[default]
+    Jsonl,
+    /// The conversation, to be read.
+    Markdown,
+}
+
+fn tenant(text: &str) -> Result<TenantId, String> {
+    TenantId::new(text).map_err(|error| error.to_string())
+}

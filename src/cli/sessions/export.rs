@@ -1,0 +1,107 @@
+//! `conjure sessions export`: all that a session told, as events or to be read.
+//!
+//! Results of tools were redacted when they were recorded. What this process knows to be secret besides is kept out here.
+
+use std::collections::BTreeMap;
+
+use conjure::{BlockKind, ContextOptions, Environment, SessionEvent, SessionEventKind};
+
+use crate::cli::args::Variable;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::host::Host;
+use crate::cli::run::variables;
+use crate::cli::session_args::ExportFormat;
+use crate::cli::sessions::find::find;
+use crate::cli::sessions::turns::{ended, text_of};
+use crate::cli::terminal::Terminal;
+
+/// Prints it.
+pub(super) async fn export(
+    host: &Host,
+    id: &str,
+    format: ExportFormat,
+    given: &[Variable],
+    process: &Environment,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let id = find(host, id).await?;
+    let profile = host.runtime.profile(&host.tenant, id).await?;
+    let known = profile.withheld.environment.iter().chain(&profile.withheld.secrets);
+    let mut secrets: BTreeMap<String, String> =
+        known.filter_map(|name| Some((name.clone(), Environment::passed_on(name)?))).collect();
+    secrets.extend(variables(given)?);
+    if process.has_api_key()
+        && let Some(key) = Environment::passed_on("ANTHROPIC_API_KEY")
+    {
+        secrets.insert("ANTHROPIC_API_KEY".to_owned(), key);
+    }
+    terminal.redact(ContextOptions { secrets, ..ContextOptions::default() }.redactor());
+    let events = host.runtime.events(&host.tenant, id, 0).await?;
+    match format {
+        ExportFormat::Jsonl => {
+            for event in &events {
+                terminal.output(&event.to_line());
+            }
+        }
+        ExportFormat::Markdown => terminal.output(&markdown(&id.to_string(), &events)),
+    }
+    Ok(Exit::Done)
+}
+
+/// The conversation, to be read.
+fn markdown(id: &str, events: &[SessionEvent]) -> String {
+    use SessionEventKind as Kind;
+    let mut parts = vec![format!("# Session {id}")];
+    for event in events {
+        match &event.kind {
+            Kind::UserMessage { content } => parts.push(format!("## User\n\n{}", text_of(content))),
+            Kind::AgentMessage { content } => {
+                let text = text_of(content);
+                if !text.trim().is_empty() {
+                    parts.push(format!("## Model\n\n{text}"));
+                }
+            }
+            Kind::AgentToolUse { name, input, .. } => {
+                parts.push(format!("### Calls {name}\n\n{}", fenced("json", input.get())));
+            }
+            Kind::AgentToolResult { result, is_error, .. } => {
+                let told = if *is_error { "### Error" } else { "### Result" };
+                let text = match result.kind() {
+                    BlockKind::ToolResult { text, .. } => text.as_str(),
+                    _ => "",
+                };
+                parts.push(format!("{told}\n\n{}", fenced("", text)));
+            }
+            Kind::SessionError { error } => parts.push(format!("*The model call failed: {error}*")),
+            Kind::SessionStatusIdle { stop_reason, .. } => {
+                parts.push(format!("*{}*", ended(Some(stop_reason))));
+            }
+            _ => {}
+        }
+    }
+    parts.join("\n\n")
+}
+
+/// A block of code, whose fence is longer than any in it.
+fn fenced(language: &str, text: &str) -> String {
+    let mut longest = 0;
+    let mut run = 0;
+    for c in text.chars() {
+        run = if c == '`' { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    let fence = "`".repeat(3.max(longest + 1));
+    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_is_longer_than_those_in_it() {
+        assert_eq!(fenced("", "x\n"), "```\nx\n```");
+        assert_eq!(fenced("json", "a ```` b"), "`````json\na ```` b\n`````");
+    }
+}

@@ -1,0 +1,86 @@
+//! `conjure sessions …`: what was kept of the runs so far, and going on with one.
+//!
+//! Listing, showing and exporting read what is recorded and start nothing.
+
+mod export;
+mod find;
+mod list;
+mod resume;
+mod show;
+mod turns;
+
+use std::sync::Arc;
+
+use conjure::{Config, Environment, ExecutorKind, ListCursor, RuntimeOptions, Settings};
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::host::{Host, configured};
+use crate::cli::session_args::{Place, SessionsCommand};
+use crate::cli::sessions::find::find;
+use crate::cli::terminal::Terminal;
+
+/// Does what the subcommand says, and says so when it cannot.
+pub(crate) async fn sessions(
+    command: SessionsCommand,
+    config: Config,
+    environment: Environment,
+    terminal: Arc<Terminal>,
+) -> Exit {
+    let done = match command {
+        SessionsCommand::Resume(args) => {
+            resume::resume(&Arc::from(args), &config, &environment, &terminal).await
+        }
+        command => look(command, &config, &environment, &terminal).await,
+    };
+    done.unwrap_or_else(|failure| {
+        terminal.failure(&failure);
+        failure.exit
+    })
+}
+
+/// Looks at what is there.
+async fn look(
+    command: SessionsCommand,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let place = match &command {
+        SessionsCommand::List { place, .. }
+        | SessionsCommand::Show { place, .. }
+        | SessionsCommand::Export { place, .. }
+        | SessionsCommand::Delete { place, .. } => place.clone(),
+        SessionsCommand::Resume(args) => args.place.clone(),
+    };
+    let host = reader(&place, config, environment).await?;
+    let done = match command {
+        SessionsCommand::List { limit, after, format, .. } => {
+            list::list(&host, after.map(ListCursor::from_number), limit, format, terminal).await
+        }
+        SessionsCommand::Show { id, format, .. } => show::show(&host, &id, format, terminal).await,
+        SessionsCommand::Export { id, format, env, .. } => {
+            export::export(&host, &id, format, &env, environment, terminal).await
+        }
+        SessionsCommand::Delete { id, .. } => delete(&host, &id, terminal).await,
+        SessionsCommand::Resume(_) => Ok(Exit::Done),
+    };
+    // Nothing was started.
+    let _ = host.end().await;
+    done
+}
+
+/// A runtime in which nothing is started.
+async fn reader(place: &Place, config: &Config, environment: &Environment) -> Result<Host, Failure> {
+    // It has no sandboxes, so it needs no container engine.
+    let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
+    let config = configured(place, config)?.with(settings)?;
+    Host::for_sessions(place, RuntimeOptions::from, &config, environment).await
+}
+
+async fn delete(host: &Host, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+    let id = find(host, id).await?;
+    host.runtime.delete(&host.tenant, id).await?;
+    terminal.note(&format!("the session {id} is forgotten, and so is its own workspace"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,190 @@
+//! `conjure sessions resume`: goes on with what was under way, or with a new prompt.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure::{
+    Clock as _, Config, Contents, Deadline, Environment, ExecutorKind, Given, Limits, Profile,
+    RuntimeOptions, SessionId, SessionStatus, Settings, SystemClock, Workspace,
+};
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::host::{Host, configured};
+use crate::cli::run::{
+    Manner, Opened, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files, announce, blocking, message,
+    noted, out_of_time, prompt, recorded, redactor, settings, standard_input, variables, words,
+};
+use crate::cli::session_args::ResumeArgs;
+use crate::cli::sessions::find::find;
+use crate::cli::sessions::reader;
+use crate::cli::signals::Signals;
+use crate::cli::terminal::{Style, Terminal};
+
+/// What is known of a session before it is started.
+struct Found {
+    id: SessionId,
+    profile: Profile,
+    status: SessionStatus,
+    /// How many events it holds.
+    events: u64,
+}
+
+/// What is done with it.
+struct Prepared {
+    opened: Opened,
+    says: Vec<Say>,
+    voice: Voice,
+}
+
+/// Goes on with the session.
+pub(super) async fn resume(
+    args: &Arc<ResumeArgs>,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Arc<Terminal>,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::catch()?;
+    let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
+    if let Some(text) = &args.prompt {
+        prompt(text)?;
+    }
+    let prepared = tokio::select! {
+        prepared = prepare(args, config, environment, terminal) => prepared?,
+        exit = signals.next() => return Ok(exit),
+        () = SystemClock.sleep_until(deadline) => return Err(out_of_time()),
+    };
+    let Prepared { opened, says, voice } = prepared;
+    let show = if args.json { Show::Events } else { Show::Progress };
+    opened.talk(says, voice, Manner { show, deadline }, &mut signals, terminal).await
+}
+
+async fn prepare(
+    args: &Arc<ResumeArgs>,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Arc<Terminal>,
+) -> Result<Prepared, Failure> {
+    let found = look(args, config, environment).await?;
+    let Found { id, profile, status, events } = found;
+    if let SessionStatus::AwaitingApproval(_) = status {
+        return Err(Failure::new(Exit::Denied, "a tool call waits for a person's approval").hint(format!(
+            "`conjure sessions show {id}` says which; the host that opened the session decides"
+        )));
+    }
+    let kind = profile.executor.as_deref().and_then(|kind| kind.parse::<ExecutorKind>().ok());
+    let kept = settings(&profile.metadata)?;
+    let config = configured(&args.place, config)?.with(Settings {
+        executor: kind,
+        tool_timeout: args.tool_timeout,
+        ..kept
+    })?;
+    let (own_args, own_config, own_environment, own_profile, own_terminal) =
+        (Arc::clone(args), config.clone(), environment.clone(), profile.clone(), Arc::clone(terminal));
+    let gathered =
+        blocking(move || gather(&own_args, &own_config, &own_environment, &own_profile, &own_terminal));
+    let (words, voice, variables) = gathered.await?;
+    let name = profile.model.clone().unwrap_or_else(|| words.name.clone());
+    let options = |config: Config| {
+        let options = RuntimeOptions::from(config).model(name.clone(), Arc::clone(&words.model));
+        words.with_key(options, environment)
+    };
+    let host = Host::for_sessions(&args.place, options, &config, environment).await?;
+    let folder = host.runtime.workspace(&host.tenant, id).await?;
+    let folder: PathBuf = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
+    let whose = if profile.workspace.is_some() { Whose::User } else { Whose::Session };
+    let workspace = Workspace::existing(&folder)?;
+    let (files, before) = add_files(folder.clone(), args.file.clone()).await?;
+    let text = match &args.prompt {
+        Some(_) => standard_input(terminal).await?,
+        None => None,
+    };
+    let given =
+        variables.into_iter().fold(Given::new(), |given, (name, value)| given.environment(name, value));
+    // What was under way goes on now.
+    let session = host.runtime.session_with(&host.tenant, id, given).await?;
+    let snapshot = session.snapshot().await?;
+    let goes_on =
+        !matches!(status, SessionStatus::Idle) || snapshot.events > events || !snapshot.queue.is_empty();
+    if !goes_on && args.prompt.is_none() {
+        let _ = host.end().await;
+        return Err(Failure::usage(format!("nothing was under way in the session {id}"))
+            .hint(format!("say what you want now: {} \"And by quarter?\"", host.resuming(id))));
+    }
+    terminal.styled(Style::Dim, &words.said);
+    let opened = Opened { host, session, workspace, whose, before };
+    match (kind, goes_on) {
+        (Some(kind), false) => opened.make_sandbox(kind, terminal).await?,
+        (Some(kind), true) => announce(kind, &opened.session.executor().await?.isolation(), terminal),
+        (None, _) => {}
+    }
+    let skills = profile.skills.len();
+    let plural = if skills == 1 { "" } else { "s" };
+    terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {}", folder.display()));
+    let mut says = Vec::new();
+    if goes_on {
+        terminal.styled(Style::Dim, "what was under way goes on");
+        says.push(Say::GoOn(events));
+    }
+    if let Some(prompt) = &args.prompt {
+        let input = message(prompt, &opened.inside(&files).await?, text.as_deref());
+        let limits = args.max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
+        says.push(Say::Prompt(input, limits));
+    }
+    Ok(Prepared { opened, says, voice })
+}
+
+/// Finds the session and what is recorded of it.
+async fn look(args: &ResumeArgs, config: &Config, environment: &Environment) -> Result<Found, Failure> {
+    let host = reader(&args.place, config, environment).await?;
+    let found = async {
+        let id = find(&host, &args.id).await?;
+        let profile = host.runtime.profile(&host.tenant, id).await?;
+        let summary = host.runtime.summary(&host.tenant, id).await?;
+        let status = match summary.contents {
+            Contents::Read(contents) => contents.status,
+            Contents::Unreadable { reason } => return Err(Failure::internal(reason)),
+            _ => SessionStatus::Idle,
+        };
+        Ok(Found { id, profile, status, events: summary.events })
+    };
+    let found = found.await;
+    let _ = host.end().await;
+    found
+}
+
+/// Finds who speaks. From here on secrets are redacted.
+fn gather(
+    args: &ResumeArgs,
+    config: &Config,
+    environment: &Environment,
+    profile: &Profile,
+    terminal: &Terminal,
+) -> Result<(Words, Voice, BTreeMap<String, String>), Failure> {
+    let variables = variables(&args.env)?;
+    let (model, script) = (args.model.as_deref(), args.script.as_deref());
+    let model = match (model, script, profile.model.as_deref()) {
+        (None, None, Some(SCRIPT) | None) => return Err(without_script(noted(&profile.metadata))),
+        (None, None, recorded) => recorded,
+        (model, _, _) => model,
+    };
+    let record = args.record.as_deref();
+    let words = words(Source { model, script }, record, config, environment)?;
+    let mut known = profile.environment.clone();
+    known.extend(variables.clone());
+    let redactor = redactor(&known, &words);
+    terminal.redact(redactor.clone());
+    let (mut words, recorder) = recorded(words, record.map(Path::new), redactor)?;
+    let tariff = words.tariff.take();
+    Ok((words, Voice { recorder, tariff }, variables))
+}
+
+fn without_script(noted: Option<&str>) -> Failure {
+    let told = match noted {
+        Some(path) => format!("the session's words came from the script `{path}`"),
+        None => "where the model's words come from must be said".to_owned(),
+    };
+    Failure::usage(told)
+        .hint("`--script FILE` plays a script from its beginning; `--model NAME` calls a model")
+}

@@ -1,0 +1,163 @@
+//! `conjure sessions show`: what a session is, and what it did.
+
+use conjure::{Contents, ProducedFiles, Profile, SessionId, SessionSummary};
+use serde_json::{Value, json};
+
+use crate::cli::args::Format;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::host::Host;
+use crate::cli::run::size;
+use crate::cli::sessions::find::find;
+use crate::cli::sessions::list::{entry, short, status, when};
+use crate::cli::sessions::turns::{History, ended};
+use crate::cli::terminal::{Terminal, printable};
+
+/// More than anybody reads.
+const MOST_FILES: usize = 50;
+
+/// How much of a digest tells contents apart for people.
+const DIGEST: usize = 12;
+
+/// Everything that is shown.
+struct Shown {
+    summary: SessionSummary,
+    profile: Profile,
+    history: History,
+    workspace: Option<std::path::PathBuf>,
+    files: ProducedFiles,
+}
+
+/// Prints it.
+pub(super) async fn show(
+    host: &Host,
+    id: &str,
+    format: Format,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let shown = look(host, find(host, id).await?, terminal).await?;
+    match format {
+        Format::Json => terminal.output(&format!("{:#}", value(&shown))),
+        Format::Text => terminal.output(&text(&shown)),
+    }
+    Ok(Exit::Done)
+}
+
+async fn look(host: &Host, id: SessionId, terminal: &Terminal) -> Result<Shown, Failure> {
+    let (runtime, tenant) = (&host.runtime, &host.tenant);
+    let profile = runtime.profile(tenant, id).await?;
+    let events = runtime.events(tenant, id, 0).await?;
+    let workspace = runtime.workspace(tenant, id).await?;
+    let files = runtime.files(tenant, id).await.unwrap_or_else(|error| {
+        terminal.warning(&error.to_string());
+        ProducedFiles { files: Vec::new(), complete: true }
+    });
+    let summary = runtime.summary(tenant, id).await?;
+    Ok(Shown { summary, profile, history: History::of(&events), workspace, files })
+}
+
+fn text(shown: &Shown) -> String {
+    let Shown { summary, profile, history, workspace, files } = shown;
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
+    line("session", &summary.id.to_string());
+    line("opened", &when(summary.opened));
+    line("updated", &when(summary.updated));
+    match (&summary.contents, &summary.held_by) {
+        (Contents::Read(contents), Some(owner)) => {
+            line("status", &format!("{}; `{owner}` has it", status(&contents.status)));
+        }
+        (Contents::Read(contents), None) => line("status", status(&contents.status)),
+        (Contents::Unreadable { reason }, _) => line("status", &format!("unreadable: {reason}")),
+        _ => {}
+    }
+    line("model", profile.model.as_deref().unwrap_or("unknown"));
+    line("sandbox", profile.executor.as_deref().unwrap_or("unknown"));
+    if let Some(folder) = workspace {
+        line("workspace", &folder.to_string_lossy());
+    }
+    let withheld: Vec<&str> =
+        profile.withheld.environment.iter().chain(&profile.withheld.secrets).map(String::as_str).collect();
+    if !withheld.is_empty() {
+        line("withheld", &withheld.join(", "));
+    }
+    if let Contents::Read(contents) = &summary.contents
+        && contents.usage.total() > 0
+    {
+        let usage = &contents.usage;
+        line("used", &format!("{} tokens in, {} out", usage.total_input(), usage.output_tokens));
+    }
+    for (place, skill) in profile.skills.iter().enumerate() {
+        let digest = skill.digest.to_hex();
+        let name = if place == 0 { "skills" } else { "" };
+        line(name, &format!("{} {}", skill.name, &digest[..DIGEST.min(digest.len())]));
+    }
+    lines.push("turns:".to_owned());
+    for (place, turn) in history.turns.iter().enumerate() {
+        lines.push(format!(
+            "  {:>3}  {}  {}; {} model call{}, {} tool call{}",
+            place + 1,
+            when(turn.at),
+            ended(turn.stop.as_ref()),
+            turn.model_calls,
+            plural(turn.model_calls),
+            turn.tool_calls,
+            plural(turn.tool_calls),
+        ));
+        lines.push(format!("       {}", short(&turn.prompt)));
+    }
+    if !history.waiting.is_empty() {
+        lines.push("waiting for a person:".to_owned());
+    }
+    for waiting in &history.waiting {
+        let told = format!("  {}  {}  {}", waiting.call.as_str(), waiting.tool, short(&waiting.reason));
+        lines.push(printable(&told));
+    }
+    if !files.files.is_empty() {
+        lines.push("files:".to_owned());
+    }
+    for file in files.files.iter().take(MOST_FILES) {
+        lines.push(format!("  {:>9}  {}", size(file.size), printable(&file.path.to_string_lossy())));
+    }
+    if files.files.len() > MOST_FILES {
+        lines.push(format!("  … and {} more", files.files.len() - MOST_FILES));
+    }
+    if !files.complete {
+        lines.push("  … and more than can be looked at".to_owned());
+    }
+    lines.join("\n")
+}
+
+const fn plural(count: u32) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn value(shown: &Shown) -> Value {
+    let Shown { summary, profile, history, workspace, files } = shown;
+    let mut value = entry(summary);
+    value["sandbox"] = profile.executor.clone().into();
+    value["workspace"] = workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()).into();
+    value["withheld"] = serde_json::to_value(&profile.withheld).unwrap_or_default();
+    let skills =
+        profile.skills.iter().map(|skill| json!({"name": skill.name, "digest": skill.digest.to_hex()}));
+    value["skills"] = skills.collect();
+    let turns = history.turns.iter().map(|turn| {
+        json!({
+            "started_at": turn.at.to_string(),
+            "prompt": turn.prompt,
+            "model_calls": turn.model_calls,
+            "tool_calls": turn.tool_calls,
+            "stop_reason": turn.stop,
+            "usage": turn.usage,
+        })
+    });
+    value["turn_list"] = turns.collect();
+    let waiting = history.waiting.iter().map(
+        |waiting| json!({"tool_use_id": waiting.call.as_str(), "name": waiting.tool, "reason": waiting.reason}),
+    );
+    value["approvals"] = waiting.collect();
+    let listed =
+        files.files.iter().map(|file| json!({"path": file.path.to_string_lossy(), "size": file.size}));
+    value["files"] = listed.collect();
+    value
+}

@@ -1,0 +1,266 @@
+//! Why a runtime did not do what it was asked.
+
+use std::path::PathBuf;
+
+use conjure_actors::registry::RegistryError;
+use conjure_actors::session::SessionError;
+use conjure_actors::supervision::ShutdownError;
+use conjure_base::{Digest, SessionId};
+use conjure_conversation::Withheld;
+use conjure_journal::JournalError;
+use conjure_sandbox::SandboxError;
+use conjure_toolbox::ToolboxError;
+
+use crate::error::Error;
+
+/// A failure of a [`Runtime`](crate::Runtime). Its message says what failed, where, and why; [`RuntimeError::hint`] how to mend
+/// it, where the message does not.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The tenant has no such session.
+    #[error("there is no session {session}")]
+    NotFound {
+        /// What was asked for.
+        session: SessionId,
+    },
+    /// A session did not do it.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The runtime is being emptied, and opens no sessions.
+    #[error("the runtime is being emptied and opens no sessions")]
+    Draining,
+    /// The journal did not do it; the error names the file.
+    #[error("the journal failed: {0}")]
+    Journal(#[from] JournalError),
+    /// The journal was not open in time.
+    #[error("the journal failed: {reason}")]
+    JournalAway {
+        /// What is known of it.
+        reason: String,
+    },
+    /// This build keeps no journal on the disk.
+    #[error(
+        "sessions cannot be recorded in `{}`: this build has no journal on the disk", path.display()
+    )]
+    NoJournal {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The session's record is not one that this version reads.
+    #[error("the session {session} cannot be read: {reason}")]
+    Unreadable {
+        /// Which.
+        session: SessionId,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The catalog has no such skills.
+    #[error("the catalog `{catalog}` has no {}", listed(unknown))]
+    UnknownSkills {
+        /// Those that it does not have.
+        unknown: Vec<UnknownSkill>,
+        /// Where they were looked for.
+        catalog: String,
+        /// The names that there are.
+        available: Vec<String>,
+    },
+    /// Nobody registered such a catalog.
+    #[error("there is no catalog `{name}`")]
+    UnknownCatalog {
+        /// What was asked for.
+        name: String,
+        /// The names that there are.
+        available: Vec<String>,
+    },
+    /// The registry of skills did not load a catalog.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A skill cannot be kept for a session.
+    #[error("the skill `{name}` cannot be kept for the session: {source}")]
+    Pin {
+        /// Which.
+        name: String,
+        /// Why.
+        source: SandboxError,
+    },
+    /// What a session keeps of a skill is not there any more, or not what it was.
+    #[error("the session's skill `{name}` ({digest}) {what}: `{}`", path.display())]
+    SkillLost {
+        /// Its name.
+        name: String,
+        /// Which content of it.
+        digest: Digest,
+        /// What became of it.
+        what: &'static str,
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// Nobody gave a model of this name.
+    #[error("there is no model `{name}`")]
+    UnknownModel {
+        /// What was asked for.
+        name: String,
+        /// The names that there are.
+        available: Vec<String>,
+    },
+    /// The session names no model, and the runtime has no default.
+    #[error("the session names no model, and the runtime has no default")]
+    NoModel,
+    /// The client of the models' service cannot be made.
+    #[error("the model `{name}` cannot be called: {reason}")]
+    Client {
+        /// Which model.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is no sandbox of this name.
+    #[error("there is no sandbox `{name}`")]
+    UnknownExecutor {
+        /// What was asked for.
+        name: String,
+        /// The names that there are.
+        available: Vec<String>,
+    },
+    /// The session needs what was not recorded, since it is secret or may be.
+    #[error("the session {session} needs {}, which {} not recorded", names(missing), if count(missing) == 1 { "is" } else { "are" })]
+    Missing {
+        /// Which session.
+        session: SessionId,
+        /// What is missing.
+        missing: Withheld,
+    },
+    /// The folder that the session works in cannot be used.
+    #[error("the workspace `{}` cannot be used: {reason}", path.display())]
+    Workspace {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The data folder cannot be used.
+    #[error("the data folder `{}` cannot be used: {reason}", path.display())]
+    Data {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The host's tools are not what a model can be told of.
+    #[error(transparent)]
+    Tools(#[from] ToolboxError),
+    /// The sandbox cannot be had.
+    #[error("the session has no sandbox: {0}")]
+    Sandbox(#[source] Error),
+    /// It did not stop in time, and was ended.
+    #[error(transparent)]
+    Shutdown(#[from] ShutdownError),
+    /// Another failure of the tree.
+    #[error(transparent)]
+    Tree(conjure_actors::runtime::RuntimeError),
+    /// A part of the work ended by a defect.
+    #[error("{what} broke off: {reason}")]
+    BrokeOff {
+        /// What.
+        what: &'static str,
+        /// How.
+        reason: String,
+    },
+}
+
+/// A name that a catalog does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownSkill {
+    /// What was asked for.
+    pub name: String,
+    /// What may have been meant.
+    pub near: Option<String>,
+}
+
+impl RuntimeError {
+    /// How to mend it, where the message does not say so and we know.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::UnknownSkills { unknown, available, .. } => {
+                let near: Vec<String> = unknown
+                    .iter()
+                    .filter_map(|unknown| Some(format!("`{}`", unknown.near.as_ref()?)))
+                    .collect();
+                if near.is_empty() { there_are(available)? } else { format!("did you mean {}?", near.join(", ")) }
+            }
+            Self::UnknownCatalog { available, .. }
+            | Self::UnknownModel { available, .. }
+            | Self::UnknownExecutor { available, .. } => there_are(available)?,
+            Self::NoModel => {
+                "name one by `SessionSpec::model`, or give the runtime one by `RuntimeOptions::model`".to_owned()
+            }
+            Self::NoJournal { .. } => {
+                "build it with the feature `sqlite`, or keep sessions in memory by `RuntimeOptions::ephemeral`".to_owned()
+            }
+            Self::Missing { .. } => {
+                "give it by `Runtime::session_with`, or do without it by `Given::without_the_rest`".to_owned()
+            }
+            Self::SkillLost { .. } => {
+                "put the folder back from a backup, or open a new session, with the history of this one".to_owned()
+            }
+            Self::Workspace { .. } => "put the folder back, or open a new session in another".to_owned(),
+            Self::Sandbox(error) => error.hint()?,
+            _ => return None,
+        })
+    }
+
+    /// Whether the same call may well succeed a little later, with nothing changed.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Session(error) => error.is_retryable(),
+            Self::Journal(error) => error.is_retryable(),
+            Self::JournalAway { .. } => true,
+            Self::Sandbox(error) => error.is_retryable(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn broke_off(what: &'static str, reason: &impl std::fmt::Display) -> Self {
+        Self::BrokeOff { what, reason: reason.to_string() }
+    }
+}
+
+impl From<conjure_actors::runtime::RuntimeError> for RuntimeError {
+    fn from(error: conjure_actors::runtime::RuntimeError) -> Self {
+        use conjure_actors::runtime::RuntimeError as Tree;
+        match error {
+            Tree::NotFound { session } | Tree::Session(SessionError::NotFound { session }) => {
+                Self::NotFound { session }
+            }
+            Tree::Session(error) => Self::Session(error),
+            Tree::Draining => Self::Draining,
+            Tree::Journal(error) => Self::Journal(error),
+            Tree::JournalAway { reason } => Self::JournalAway { reason },
+            Tree::Shutdown(error) => Self::Shutdown(error),
+            other => Self::Tree(other),
+        }
+    }
+}
+
+fn listed(unknown: &[UnknownSkill]) -> String {
+    let names: Vec<String> = unknown.iter().map(|unknown| format!("`{}`", unknown.name)).collect();
+    let plural = if names.len() == 1 { "" } else { "s" };
+    format!("skill{plural} {}", names.join(", "))
+}
+
+fn there_are(available: &[String]) -> Option<String> {
+    (!available.is_empty()).then(|| format!("there are {}", available.join(", ")))
+}
+
+fn count(missing: &Withheld) -> usize {
+    missing.environment.len() + missing.secrets.len()
+}
+
+fn names(missing: &Withheld) -> String {
+    let variables = missing.environment.iter().map(|name| format!("the variable `{name}`"));
+    let secrets = missing.secrets.iter().map(|name| format!("the secret `{name}`"));
+    variables.chain(secrets).collect::<Vec<_>>().join(", ")
+}

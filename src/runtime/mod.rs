@@ -1,0 +1,33 @@
+//! The supervised runtime, as a host embeds it: [`Runtime::spawn`] starts it, [`Runtime::open`] opens a session.
+//!
+//! The tree itself is `conjure-actors`; what is here makes it of a configuration: the journal in the data folder, the
+//! models by their names, the sandboxes, the skills that a session was opened with and keeps.
+
+mod error;
+mod models;
+mod options;
+mod spec;
+
+#[cfg(feature = "sqlite")]
+mod disk;
+mod home;
+mod hosts;
+mod pins;
+mod storage;
+
+mod given;
+mod outfit;
+mod records;
+mod sandboxes;
+mod skills;
+
+mod handle;
+mod sweep;
+
+pub use error::{RuntimeError, UnknownSkill};
+pub use given::Given;
+pub use handle::Runtime;
+pub use options::RuntimeOptions;
+pub use records::{Contents, SessionContents, SessionList, SessionSummary};
+pub use sandboxes::ExecutorFactory;
+pub use spec::SessionSpec;

@@ -1,0 +1,221 @@
+//! What a runtime is made of.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conjure_actors::registry::RegistryOptions;
+use conjure_actors::session::SessionOptions;
+use conjure_conversation::Model;
+#[cfg(feature = "sqlite")]
+use conjure_journal::SqliteOptions;
+use conjure_sandbox::Connector;
+use conjure_toolbox::{AllowAll, Approver, Tool};
+
+use super::models::Models;
+use super::sandboxes::{ExecutorFactory, Own};
+use crate::config::{Config, Environment};
+
+/// What a [`Runtime`](crate::Runtime) is made of. A [`Config`] alone makes one: its data folder, its kind of sandbox, its
+/// folders of skills.
+///
+/// ```
+/// use conjure::{Config, Environment, RuntimeOptions};
+///
+/// let environment = Environment::from_pairs([("HOME", "/home/ada")]);
+/// let config = Config::layered(conjure::Settings::default(), &environment, None)?;
+/// // With the user's data folder, and the models of `ANTHROPIC_API_KEY` where that is set.
+/// let options = RuntimeOptions::from(config).for_user(&environment);
+/// # let _ = options;
+/// # Ok::<(), conjure::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct RuntimeOptions {
+    pub(crate) config: Config,
+    /// The folder that the host names, beside the configuration.
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) record: Record,
+    pub(crate) models: Models,
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) owner: Option<String>,
+    pub(crate) own: BTreeMap<String, Own>,
+    pub(crate) project: Option<PathBuf>,
+    pub(crate) treat: Arc<dyn Fn(&mut SessionOptions) + Send + Sync>,
+    pub(crate) registry: RegistryOptions,
+    pub(crate) sessions_per_tenant: usize,
+    #[cfg(feature = "sqlite")]
+    pub(crate) journal: SqliteOptions,
+}
+
+/// Where sessions are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// In the data folder, where one is named.
+    OnDisk,
+    InMemory,
+}
+
+impl From<Config> for RuntimeOptions {
+    fn from(config: Config) -> Self {
+        Self {
+            config,
+            data: None,
+            record: Record::OnDisk,
+            models: Models::default(),
+            tools: Vec::new(),
+            approver: Arc::new(AllowAll),
+            owner: None,
+            own: BTreeMap::new(),
+            project: None,
+            treat: Arc::new(|_| {}),
+            registry: RegistryOptions::default(),
+            sessions_per_tenant: usize::MAX,
+            #[cfg(feature = "sqlite")]
+            journal: SqliteOptions::default(),
+        }
+    }
+}
+
+impl RuntimeOptions {
+    /// For the user of this environment: with their data folder, unless the configuration names one, and with the models of
+    /// their key, where they have one.
+    #[must_use]
+    pub fn for_user(mut self, environment: &Environment) -> Self {
+        self.data = self.data.or_else(|| environment.data_folder());
+        #[cfg(feature = "anthropic")]
+        if let Some(key) = environment.api_key() {
+            self.models.set_key(key);
+        }
+        self
+    }
+
+    /// With its data in this folder, unless the configuration names one. Where nobody names one, all is temporary, as with
+    /// [`RuntimeOptions::ephemeral`].
+    #[must_use]
+    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.data = Some(folder.into());
+        self
+    }
+
+    /// Sessions are kept in memory, and end with the process; their own workspaces, too.
+    #[must_use]
+    pub const fn ephemeral(mut self) -> Self {
+        self.record = Record::InMemory;
+        self
+    }
+
+    /// With this model. The first one is the default, unless [`RuntimeOptions::default_model`] names another.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
+        self.models.give(name.into(), Arc::new(model));
+        self
+    }
+
+    /// With the models of the service, by their own names, as the configuration says, with this key. It is never printed, and
+    /// redacted wherever a sandbox would let it out.
+    #[cfg(feature = "anthropic")]
+    #[must_use]
+    pub fn anthropic(mut self, key: secrecy::SecretString) -> Self {
+        self.models.set_key(key);
+        self
+    }
+
+    /// Sessions that name no model have this one.
+    #[must_use]
+    pub fn default_model(mut self, name: impl Into<String>) -> Self {
+        self.models.default = Some(name.into());
+        self
+    }
+
+    /// With this tool of the host, in all sessions.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// With this approver of tool calls; without one, every call is allowed.
+    #[must_use]
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Arc::new(approver);
+        self
+    }
+
+    /// Under this name, by which other processes know who has a session: one for each process, and another one after each
+    /// start. A random one unless this is called.
+    #[must_use]
+    pub fn owner(mut self, name: impl Into<String>) -> Self {
+        self.owner = Some(name.into());
+        self
+    }
+
+    /// With sandboxes of the host's own making, for sessions that name them so ([`SessionSpec::sandbox`](crate::SessionSpec::sandbox)).
+    #[must_use]
+    pub fn connector(mut self, name: impl Into<String>, connector: impl Connector + 'static) -> Self {
+        self.own.insert(name.into(), Own::Connector(Arc::new(connector)));
+        self
+    }
+
+    /// With executors of the host's own, for sessions that name them so.
+    #[must_use]
+    pub fn executor(mut self, name: impl Into<String>, factory: impl ExecutorFactory + 'static) -> Self {
+        self.own.insert(name.into(), Own::Factory(Arc::new(factory)));
+        self
+    }
+
+    /// For a program that runs in this project: its own skills are among those of the default catalog, where it is trusted.
+    #[must_use]
+    pub fn project(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.project = Some(folder.into());
+        self
+    }
+
+    /// Treats sessions so: how long they stay live, how long a lease lasts, and others.
+    ///
+    /// ```
+    /// # use conjure::{Config, RuntimeOptions};
+    /// let options = RuntimeOptions::from(Config::default())
+    ///     .sessions(|sessions| sessions.idle_after = std::time::Duration::from_secs(60));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn sessions(mut self, treat: impl Fn(&mut SessionOptions) + Send + Sync + 'static) -> Self {
+        self.treat = Arc::new(treat);
+        self
+    }
+
+    /// Notices changes of skills so.
+    #[must_use]
+    pub const fn registry(mut self, options: RegistryOptions) -> Self {
+        self.registry = options;
+        self
+    }
+
+    /// No tenant has more live sessions than this; those that are put away do not count.
+    #[must_use]
+    pub const fn sessions_per_tenant(mut self, most: usize) -> Self {
+        self.sessions_per_tenant = most;
+        self
+    }
+
+    /// With such a journal.
+    #[cfg(feature = "sqlite")]
+    #[must_use]
+    pub fn journal(mut self, options: SqliteOptions) -> Self {
+        self.journal = options;
+        self
+    }
+}
+
+impl fmt::Debug for RuntimeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeOptions")
+            .field("data", &self.config.data().or(self.data.as_deref()))
+            .field("record", &self.record)
+            .field("models", &self.models)
+            .field("sandboxes", &self.own.keys())
+            .finish_non_exhaustive()
+    }
+}

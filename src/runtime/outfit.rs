@@ -1,0 +1,325 @@
+//! The parts of a session, made from what is recorded of it: its model, its skills, its tools over a supervised sandbox.
+//!
+//! State: what sessions were given and their records do not hold; parts that were made right before a start, so that what is
+//! wrong with them is known by its type; workspaces that go with this process. All in memory.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conjure_actors::executors::ExecutorSource;
+use conjure_actors::session::{Fitting, Outfit, SessionParts};
+use conjure_actors::supervision::Failure;
+use conjure_base::Redactor;
+use conjure_conversation::{Model, Profile};
+use conjure_journal::SessionKey;
+use conjure_prompt::{SkillComposer, ToolOptions, tool_definitions};
+use conjure_sandbox::{Executor, PrivateWorkspace};
+use conjure_skill::Skill;
+use conjure_toolbox::{Approver, Tool, Toolbox, ToolboxBuilder, ToolboxError};
+use futures_util::future::BoxFuture;
+
+use super::error::RuntimeError;
+use super::given::{Complete, Given};
+use super::home::{Home, TenantHome};
+use super::hosts::Presence;
+use super::models::Models;
+use super::options::Record;
+use super::sandboxes::{Kind, Sandboxes};
+use crate::config::{Config, ExecutorKind};
+use crate::context::{ContextOptions, create_context, redactor};
+use crate::workbench::prompt_options;
+
+/// Makes the parts of sessions. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Outfitter {
+    inner: Arc<Inner>,
+    /// This process counts as living for as long as the tree has this, which it has until it has stopped.
+    _presence: Option<Arc<Presence>>,
+}
+
+struct Inner {
+    config: Config,
+    home: Arc<Home>,
+    record: Record,
+    models: Models,
+    tools: Vec<Arc<dyn Tool>>,
+    approver: Arc<dyn Approver>,
+    sandboxes: Sandboxes,
+    sessions: Mutex<HashMap<SessionKey, Known>>,
+}
+
+/// What is known of a session beside its record.
+#[derive(Default)]
+struct Known {
+    given: Given,
+    /// Made for the start that is about to happen.
+    parts: Option<Parts>,
+    /// A workspace that goes with this process.
+    workspace: Option<Arc<PrivateWorkspace>>,
+}
+
+/// What a session is made of, before its sandbox is supervised.
+pub(crate) struct Parts {
+    model: Arc<dyn Model>,
+    skills: Vec<Arc<Skill>>,
+    source: Arc<dyn ExecutorSource>,
+    redactor: Redactor,
+}
+
+impl Outfitter {
+    pub(crate) fn new(
+        config: Config,
+        home: Arc<Home>,
+        record: Record,
+        models: Models,
+        tools: Vec<Arc<dyn Tool>>,
+        approver: Arc<dyn Approver>,
+        sandboxes: Sandboxes,
+    ) -> Self {
+        let sessions = Mutex::default();
+        let inner = Inner { config, home, record, models, tools, approver, sandboxes, sessions };
+        Self { inner: Arc::new(inner), _presence: None }
+    }
+
+    /// The same, for the tree.
+    pub(crate) fn holding(&self, presence: Option<Arc<Presence>>) -> Self {
+        Self { inner: Arc::clone(&self.inner), _presence: presence }
+    }
+
+    /// Looks whether a model can be told of the host's tools beside the built-in ones.
+    pub(crate) fn check_tools(&self) -> Result<(), RuntimeError> {
+        let tools = self.inner.tools.iter().map(Arc::clone);
+        tools.fold(Toolbox::builder(), ToolboxBuilder::shared_tool).build()?;
+        let builtin = tool_definitions(&ToolOptions::default());
+        let taken = self.inner.tools.iter().map(|tool| tool.definition().name);
+        let taken = taken.into_iter().find(|name| builtin.iter().any(|builtin| builtin.name == *name));
+        taken.map_or(Ok(()), |name| Err(ToolboxError::DuplicateName { name }.into()))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    pub(crate) fn models(&self) -> &Models {
+        &self.inner.models
+    }
+
+    /// The sandboxes of sessions that name none.
+    pub(crate) fn default_sandbox(&self) -> &'static str {
+        self.inner.config.executor().as_str()
+    }
+
+    /// A tenant's data folder.
+    pub(crate) async fn tenant(&self, key: &SessionKey) -> Result<Arc<TenantHome>, RuntimeError> {
+        let (home, tenant) = (Arc::clone(&self.inner.home), key.tenant.clone());
+        blocking("the opening of a data folder", move || home.tenant(&tenant)).await
+    }
+
+    /// Remembers what a session is given, over what it was given before.
+    pub(crate) fn give(&self, key: &SessionKey, given: Given) {
+        let mut sessions = self.inner.sessions();
+        let known = sessions.entry(key.clone()).or_default();
+        known.given = given.over(&known.given);
+    }
+
+    /// What of a session must not leave, as far as it is known here.
+    pub(crate) fn redactor(&self, key: &SessionKey) -> Redactor {
+        let known = self.inner.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
+        let Complete { environment, mut secrets } = known.all();
+        secrets.extend(self.inner.models.secrets());
+        redactor(&ContextOptions { environment, secrets, ..ContextOptions::default() })
+    }
+
+    /// The folder that a session works in, where it is there.
+    pub(crate) async fn workspace(
+        &self,
+        key: &SessionKey,
+        profile: &Profile,
+    ) -> Result<Option<PathBuf>, RuntimeError> {
+        if let Some(folder) = &profile.workspace {
+            return Ok(Some(folder.clone()));
+        }
+        if let Some(known) = self.inner.sessions().get(key).and_then(|known| known.workspace.clone()) {
+            return Ok(Some(known.path().to_owned()));
+        }
+        let (inner, key) = (Arc::clone(&self.inner), key.clone());
+        blocking("looking for a workspace", move || match inner.record {
+            Record::InMemory => Ok(None),
+            Record::OnDisk => inner.own_workspace(&key, &*inner.home.tenant(&key.tenant)?).map(Some),
+        })
+        .await
+    }
+
+    /// Lets the workspace stay that would go with this process.
+    pub(crate) async fn keep_workspace(&self, key: &SessionKey) -> Result<Option<PathBuf>, RuntimeError> {
+        let known = self.inner.sessions().get_mut(key).and_then(|known| known.workspace.take());
+        let Some(workspace) = known.and_then(Arc::into_inner) else { return Ok(None) };
+        let keeping = move || workspace.keep().map(Some).map_err(|error| RuntimeError::Sandbox(error.into()));
+        blocking("keeping a workspace", keeping).await
+    }
+
+    /// Makes the parts of a session that is about to be started, and keeps them for that.
+    pub(crate) async fn prepare(&self, key: &SessionKey, profile: &Profile) -> Result<(), RuntimeError> {
+        let parts = self.make(key, profile).await?;
+        self.inner.sessions().entry(key.clone()).or_default().parts = Some(parts);
+        Ok(())
+    }
+
+    /// It was started, or not: what was prepared is of no use any more, and what says nothing need not be known.
+    pub(crate) fn settle(&self, key: &SessionKey) {
+        let mut sessions = self.inner.sessions();
+        if let Some(known) = sessions.get_mut(key) {
+            known.parts = None;
+            if known.given.is_empty() && known.workspace.is_none() {
+                sessions.remove(key);
+            }
+        }
+    }
+
+    /// Removes what a session that is deleted had: its secrets here, its own workspace on the disk, where there is one.
+    pub(crate) async fn forget(&self, key: &SessionKey) -> Result<(), RuntimeError> {
+        let known = self.inner.sessions().remove(key);
+        let (inner, key) = (Arc::clone(&self.inner), key.clone());
+        blocking("the removal of a workspace", move || {
+            // With the workspace, where it goes with this process.
+            drop(known);
+            if inner.record == Record::InMemory {
+                return Ok(());
+            }
+            let Some(home) = inner.home.existing(&key.tenant)? else { return Ok(()) };
+            let removed = home.data.remove_workspace(&key.session.to_string());
+            removed.map(drop).map_err(|error| RuntimeError::Sandbox(error.into()))
+        })
+        .await
+    }
+
+    async fn make(&self, key: &SessionKey, profile: &Profile) -> Result<Parts, RuntimeError> {
+        let (inner, key, profile) = (Arc::clone(&self.inner), key.clone(), profile.clone());
+        blocking("the preparation of a session", move || inner.make(&key, &profile)).await
+    }
+
+    fn toolbox(&self, executor: Arc<dyn Executor>, redactor: Redactor) -> Result<Toolbox, ToolboxError> {
+        let inner = &self.inner;
+        let builder = Toolbox::builder()
+            .executor(executor)
+            .timeout(inner.config.tool_timeout())
+            .redactor(redactor)
+            .approver(Arc::clone(&inner.approver));
+        inner.tools.iter().fold(builder, |builder, tool| builder.shared_tool(Arc::clone(tool))).build()
+    }
+}
+
+impl Inner {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, Known>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks.
+    fn make(&self, key: &SessionKey, profile: &Profile) -> Result<Parts, RuntimeError> {
+        let model = self.models.find(self.models.name(profile.model.as_deref())?, &self.config)?;
+        let given = self.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
+        let complete = given.complete(key.session, profile)?;
+        let kind =
+            self.sandboxes.kind(profile.executor.as_deref().unwrap_or(self.config.executor().as_str()))?;
+        let home = self.home.tenant(&key.tenant)?;
+        let skills =
+            profile.skills.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>()?;
+        let workspace = match &profile.workspace {
+            Some(folder) => self.check(folder, &kind)?,
+            None => self.own_workspace(key, &home)?,
+        };
+        let mut secrets = self.models.secrets();
+        secrets.extend(complete.secrets);
+        let options = ContextOptions {
+            workspace: Some(workspace),
+            data: Some(home.data.clone()),
+            environment: complete.environment,
+            secrets,
+            ..ContextOptions::default()
+        };
+        let context = create_context(&skills, &self.config, options).map_err(RuntimeError::Sandbox)?;
+        let redactor = context.redactor();
+        let source = self.sandboxes.source(key, &kind, &self.config, context)?;
+        Ok(Parts { model, skills, source, redactor })
+    }
+
+    /// The folder that a session has of its own.
+    fn own_workspace(&self, key: &SessionKey, home: &TenantHome) -> Result<PathBuf, RuntimeError> {
+        let refused = |error: conjure_sandbox::SandboxError| RuntimeError::Sandbox(error.into());
+        if self.record == Record::OnDisk {
+            return home.data.named_workspace(&key.session.to_string()).map_err(refused);
+        }
+        if let Some(known) = self.sessions().get(key).and_then(|known| known.workspace.clone()) {
+            return Ok(known.path().to_owned());
+        }
+        let made = Arc::new(home.data.workspace().map_err(refused)?);
+        let path = made.path().to_owned();
+        self.sessions().entry(key.clone()).or_default().workspace = Some(made);
+        Ok(path)
+    }
+
+    /// A folder of the host's must be there, and keep apart from ours, where other sessions' files are.
+    fn check(&self, folder: &std::path::Path, kind: &Kind<'_>) -> Result<PathBuf, RuntimeError> {
+        let refused = |reason: String| RuntimeError::Workspace { path: folder.to_owned(), reason };
+        let real = folder.canonicalize().map_err(|error| refused(error.to_string()))?;
+        if !real.is_dir() {
+            return Err(refused("it is no folder".to_owned()));
+        }
+        let data = self.home.path();
+        let isolates = !matches!(kind, Kind::Built(ExecutorKind::Local));
+        if isolates && (real.starts_with(data) || data.starts_with(&real)) {
+            let how = if real.starts_with(data) { "lies in" } else { "contains" };
+            return Err(refused(format!(
+                "it {how} the data folder `{}`, where the files of all sessions are",
+                data.display()
+            )));
+        }
+        Ok(real)
+    }
+}
+
+impl Outfit for Outfitter {
+    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+        Box::pin(async move {
+            let prepared = self.inner.sessions().get_mut(fitting.key).and_then(|known| known.parts.take());
+            let Parts { model, skills, source, redactor } = match prepared {
+                Some(parts) => parts,
+                None => self.make(fitting.key, fitting.profile).await.map_err(|error| explained(&error))?,
+            };
+            let layout = source.layout().clone();
+            let executor: Arc<dyn Executor> = Arc::new(fitting.executors.supervise(source)?);
+            let toolbox = self.toolbox(Arc::clone(&executor), redactor.clone())?;
+            let composer = SkillComposer::new(
+                &fitting.profile.base_prompt,
+                skills.iter().map(|skill| &**skill),
+                toolbox.definitions(),
+                &prompt_options(layout),
+            );
+            Ok(SessionParts {
+                model,
+                composer: Arc::new(composer),
+                tools: Arc::new(toolbox),
+                redactor,
+                executor: Some(executor),
+            })
+        })
+    }
+}
+
+/// What the next message is told, with how to mend it.
+fn explained(error: &RuntimeError) -> Failure {
+    match error.hint() {
+        Some(hint) => format!("{error} ({hint})").into(),
+        None => error.to_string().into(),
+    }
+}
+
+/// Does what blocks where that is allowed.
+pub(crate) async fn blocking<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+) -> Result<T, RuntimeError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(RuntimeError::broke_off(what, &error)))
+}

@@ -1,0 +1,271 @@
+//! What is recorded of sessions, read without starting them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use conjure_actors::journal::JournalAccess;
+use conjure_actors::session::{EVENT_KIND, SessionStatus, redact_event, redact_stop};
+use conjure_base::{Clock as _, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp};
+use conjure_conversation::{
+    Event, EventKind, Profile, SessionEvent, State, Step, TurnStop, Usage, apply, next, session_events,
+};
+use conjure_journal::{
+    Journal, JournalError, ListCursor, Owner, PageLimit, Recorded, SessionInfo, SessionKey, load_all,
+};
+
+use super::error::RuntimeError;
+
+/// Some of a tenant's sessions, the newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionList {
+    /// The sessions.
+    pub sessions: Vec<SessionSummary>,
+    /// Where to go on; `None` when these were the last.
+    pub next: Option<ListCursor>,
+}
+
+/// A session, in short.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SessionSummary {
+    /// Which.
+    pub id: SessionId,
+    /// When it was opened.
+    pub opened: Timestamp,
+    /// When something was last recorded.
+    pub updated: Timestamp,
+    /// How many events are recorded.
+    pub events: u64,
+    /// Which process has it now; `None`: it is put away.
+    pub held_by: Option<Owner>,
+    /// What is in it.
+    pub contents: Contents,
+}
+
+/// What is in a session.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Contents {
+    /// Its record was read.
+    Read(Box<SessionContents>),
+    /// Its record cannot be read; others are not touched by that.
+    Unreadable {
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// What a session's record comes to.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SessionContents {
+    /// What it does.
+    pub status: SessionStatus,
+    /// How many turns it has had, one that runs among them.
+    pub turns: u64,
+    /// How the last turn that is over ended. What this process knows to be secret is redacted in it.
+    pub last_stop: Option<TurnStop>,
+    /// The text of the last answer. What this process knows to be secret is redacted in it.
+    pub last_text: String,
+    /// What all its model calls consumed, as far as their turns are over.
+    pub usage: Usage,
+    /// The model's name.
+    pub model: Option<String>,
+    /// The host's notes.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Reads records.
+pub(crate) struct Records {
+    journal: Arc<dyn Journal>,
+}
+
+impl Records {
+    /// Of the journal that is open.
+    pub(crate) async fn of(access: &JournalAccess) -> Result<Self, RuntimeError> {
+        let journal = access.journal().await;
+        Ok(Self {
+            journal: journal.map_err(|error| RuntimeError::JournalAway { reason: error.to_string() })?,
+        })
+    }
+
+    pub(crate) fn journal(&self) -> &Arc<dyn Journal> {
+        &self.journal
+    }
+
+    /// What is known of a session without its events.
+    pub(crate) async fn info(&self, key: &SessionKey) -> Result<SessionInfo, RuntimeError> {
+        self.journal.session(key).await.map_err(|error| not_found(key, error))
+    }
+
+    /// What a session was opened with.
+    pub(crate) async fn profile(&self, key: &SessionKey) -> Result<Profile, RuntimeError> {
+        let first = self.journal.load(key, 0, PageLimit { events: 1, ..PageLimit::default() }).await;
+        let page = first.map_err(|error| not_found(key, error))?;
+        let Some(recorded) = page.events.first() else { return Ok(Profile::default()) };
+        match read(key, recorded)?.kind {
+            EventKind::Opened { profile } => Ok(*profile),
+            _ => Ok(Profile::default()),
+        }
+    }
+
+    /// Leaves of these contents of skills those that no session of the tenant has. Reads the first event of each session, the
+    /// newest first, until all are found.
+    pub(crate) async fn without_used(
+        &self,
+        tenant: &TenantId,
+        unused: &mut BTreeSet<Digest>,
+    ) -> Result<(), RuntimeError> {
+        let mut after = None;
+        loop {
+            let page = self.journal.sessions(tenant, after, 1_000).await?;
+            for info in page.sessions {
+                if unused.is_empty() {
+                    return Ok(());
+                }
+                match self.profile(&SessionKey::new(tenant.clone(), info.session)).await {
+                    Ok(profile) => {
+                        for skill in &profile.skills {
+                            unused.remove(&skill.digest);
+                        }
+                    }
+                    // It was deleted meanwhile.
+                    Err(RuntimeError::NotFound { .. }) => {}
+                    // What it has is not known.
+                    Err(error) => return Err(error),
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Everything that a session told, from this event on.
+    pub(crate) async fn events(
+        &self,
+        key: &SessionKey,
+        from_seq: u64,
+        redactor: &Redactor,
+    ) -> Result<Vec<SessionEvent>, RuntimeError> {
+        let recorded =
+            load_all(&*self.journal, key, from_seq).await.map_err(|error| not_found(key, error))?;
+        let mut told = Vec::new();
+        for recorded in &recorded {
+            if let Some(event) = redact_event(redactor, &read(key, recorded)?) {
+                told.extend(session_events(key.session, recorded.seq, &event));
+            }
+        }
+        Ok(told)
+    }
+
+    /// A page of a tenant's sessions. Reads all events of each of them.
+    pub(crate) async fn list(
+        &self,
+        tenant: &TenantId,
+        after: Option<ListCursor>,
+        limit: u32,
+        redactor: impl Fn(&SessionKey) -> Redactor,
+    ) -> Result<SessionList, RuntimeError> {
+        let page = self.journal.sessions(tenant, after, limit).await?;
+        let mut sessions = Vec::with_capacity(page.sessions.len());
+        for info in page.sessions {
+            let key = SessionKey::new(tenant.clone(), info.session);
+            match self.summary(&key, info, &redactor(&key)).await {
+                Ok(summary) => sessions.push(summary),
+                // It was deleted meanwhile.
+                Err(RuntimeError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(SessionList { sessions, next: page.next })
+    }
+
+    /// A session, in short. Reads all of its events.
+    pub(crate) async fn summary(
+        &self,
+        key: &SessionKey,
+        info: SessionInfo,
+        redactor: &Redactor,
+    ) -> Result<SessionSummary, RuntimeError> {
+        let now = SystemClock.timestamp();
+        let held_by = info.lease.filter(|lease| lease.until > now).map(|lease| lease.owner);
+        let contents = match self.contents(key, held_by.is_some(), redactor).await {
+            Ok(contents) => Contents::Read(Box::new(contents)),
+            Err(error @ RuntimeError::NotFound { .. }) => return Err(error),
+            Err(error) => Contents::Unreadable { reason: error.to_string() },
+        };
+        Ok(SessionSummary {
+            id: info.session,
+            opened: info.created,
+            updated: info.updated,
+            events: info.events,
+            held_by,
+            contents,
+        })
+    }
+
+    /// The ids of a tenant's sessions, the newest first.
+    pub(crate) async fn ids(&self, tenant: &TenantId) -> Result<Vec<SessionId>, RuntimeError> {
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.journal.sessions(tenant, after, 1_000).await?;
+            ids.extend(page.sessions.iter().map(|info| info.session));
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(ids),
+            }
+        }
+    }
+
+    async fn contents(
+        &self,
+        key: &SessionKey,
+        is_held: bool,
+        redactor: &Redactor,
+    ) -> Result<SessionContents, RuntimeError> {
+        let recorded = load_all(&*self.journal, key, 0).await.map_err(|error| not_found(key, error))?;
+        let (mut state, mut turns) = (State::default(), 0);
+        for recorded in &recorded {
+            let event = read(key, recorded)?;
+            turns += u64::from(matches!(event.kind, EventKind::TurnStarted { .. }));
+            apply(&mut state, &event);
+        }
+        let profile = state.profile();
+        Ok(SessionContents {
+            status: match state.turn() {
+                None => SessionStatus::Idle,
+                Some(turn) if next(&state) == Step::AwaitApproval => {
+                    SessionStatus::AwaitingApproval(turn.id())
+                }
+                Some(turn) if is_held => SessionStatus::Running(turn.id()),
+                Some(turn) => SessionStatus::Interrupted(turn.id()),
+            },
+            turns,
+            last_stop: state.last_turn().map(|turn| redact_stop(redactor, &turn.stop)),
+            last_text: redactor.redact(&state.last_text()).into_owned(),
+            usage: *state.usage(),
+            model: profile.and_then(|profile| profile.model.clone()),
+            metadata: profile.map(|profile| profile.metadata.clone()).unwrap_or_default(),
+        })
+    }
+}
+
+fn read(key: &SessionKey, recorded: &Recorded) -> Result<Event, RuntimeError> {
+    let unreadable = |reason: String| RuntimeError::Unreadable {
+        session: key.session,
+        reason: format!("event {}: {reason}", recorded.seq),
+    };
+    if recorded.kind != EVENT_KIND {
+        return Err(unreadable(format!("it is of kind `{}`, which is no conversation's", recorded.kind)));
+    }
+    serde_json::from_slice(&recorded.body).map_err(|error| unreadable(error.to_string()))
+}
+
+fn not_found(key: &SessionKey, error: JournalError) -> RuntimeError {
+    match error {
+        JournalError::NotFound { .. } => RuntimeError::NotFound { session: key.session },
+        other => RuntimeError::Journal(other),
+    }
+}

@@ -1,0 +1,185 @@
+//! Where the sandboxes of sessions come from: of the configuration's kinds, or of the host's own.
+//!
+//! State: one connector for each tenant and kind, which knows the machine and the tenant's data folder; in memory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conjure_actors::executors::{ConnectorSource, ExecutorSource};
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
+use conjure_journal::SessionKey;
+use conjure_sandbox::{Connector, ExecutionContext, Executor, Isolation, Layout, SandboxError};
+use futures_util::future::BoxFuture;
+
+use super::error::RuntimeError;
+use crate::config::{Config, ExecutorKind};
+use crate::context::SessionContext;
+use crate::sandbox::connector;
+
+/// Makes the executors of a host's own: for each session, where its executors come from.
+///
+/// ```
+/// use std::sync::Arc;
+/// use conjure::{ExecutionContext, ExecutorFactory, ExecutorSource, SandboxError, SessionKey};
+///
+/// fn check(_: impl ExecutorFactory) {}
+/// check(|session: &SessionKey, context: ExecutionContext| -> Result<Arc<dyn ExecutorSource>, SandboxError> {
+///     todo!("a source for {session} working in {:?}", context.workspace)
+/// });
+/// ```
+pub trait ExecutorFactory: Send + Sync {
+    /// Where the executors of this session come from. Called at each start of the session, on a thread that may block; nothing
+    /// is made yet. `context` says what the session's sandboxes are for: its workspace, its skills' folders, its environment.
+    ///
+    /// What the configuration demands of a sandbox (`context.floor`), [`ExecutorSource::isolation`] and the
+    /// [`Executor::isolation`](conjure_sandbox::Executor::isolation) of what it opens must say that they keep: else the
+    /// session does not start, or has no sandbox.
+    ///
+    /// # Errors
+    /// Why there are none; the session does not start.
+    fn source(
+        &self,
+        session: &SessionKey,
+        context: ExecutionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, SandboxError>;
+}
+
+impl<F> ExecutorFactory for F
+where
+    F: Fn(&SessionKey, ExecutionContext) -> Result<Arc<dyn ExecutorSource>, SandboxError> + Send + Sync,
+{
+    fn source(
+        &self,
+        session: &SessionKey,
+        context: ExecutionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, SandboxError> {
+        self(session, context)
+    }
+}
+
+/// Sandboxes of a host's own.
+#[derive(Clone)]
+pub(crate) enum Own {
+    Connector(Arc<dyn Connector>),
+    Factory(Arc<dyn ExecutorFactory>),
+}
+
+/// What a name of a sandbox stands for.
+pub(crate) enum Kind<'a> {
+    Own(&'a Own),
+    Built(ExecutorKind),
+}
+
+/// The sandboxes of a runtime.
+pub(crate) struct Sandboxes {
+    own: BTreeMap<String, Own>,
+    connectors: Mutex<Connectors>,
+}
+
+/// By tenant and kind.
+type Connectors = BTreeMap<(TenantId, &'static str), Arc<dyn Connector>>;
+
+impl Sandboxes {
+    pub(crate) fn new(own: BTreeMap<String, Own>) -> Self {
+        Self { own, connectors: Mutex::default() }
+    }
+
+    /// What this name stands for. The host's own names stand before ours.
+    pub(crate) fn kind(&self, name: &str) -> Result<Kind<'_>, RuntimeError> {
+        if let Some(own) = self.own.get(name) {
+            return Ok(Kind::Own(own));
+        }
+        name.parse().map(Kind::Built).map_err(|_| {
+            let built = ["jail", "docker", "local"].map(str::to_owned);
+            let available = self.own.keys().cloned().chain(built).collect();
+            RuntimeError::UnknownExecutor { name: name.to_owned(), available }
+        })
+    }
+
+    /// Where the sandboxes of a session come from. Blocks.
+    pub(crate) fn source(
+        &self,
+        session: &SessionKey,
+        kind: &Kind<'_>,
+        config: &Config,
+        context: SessionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
+        let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
+        let execution = ExecutionContext {
+            tenant: Some(session.tenant.clone()),
+            session: Some(session.session),
+            ..context.execution().clone()
+        };
+        let connector = match kind {
+            Kind::Own(Own::Factory(factory)) => {
+                let floor = execution.floor;
+                let source = factory.source(session, execution).map_err(refused)?;
+                source.isolation().demand(&floor).map_err(refused)?;
+                return Ok(Arc::new(Demanding { source, floor, _context: context }));
+            }
+            Kind::Own(Own::Connector(connector)) => Arc::clone(connector),
+            Kind::Built(kind) => self.built(&session.tenant, *kind, config, &context)?,
+        };
+        let source = ConnectorSource::new(connector, execution).map_err(refused)?;
+        Ok(Arc::new(source.holding(Arc::new(context))))
+    }
+
+    /// The connector of a tenant: its folders lie in the tenant's data folder.
+    fn built(
+        &self,
+        tenant: &TenantId,
+        kind: ExecutorKind,
+        config: &Config,
+        context: &SessionContext,
+    ) -> Result<Arc<dyn Connector>, RuntimeError> {
+        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (tenant.clone(), kind.as_str());
+        if let Some(known) = connectors.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let made = connector(config, kind, context.data()).map_err(RuntimeError::Sandbox)?;
+        connectors.insert(key, Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+/// A host's own source, of which the configuration demands what it demands of ours.
+#[derive(Debug)]
+struct Demanding {
+    source: Arc<dyn ExecutorSource>,
+    floor: Isolation,
+    /// What the folders belong to that the source was told of.
+    _context: SessionContext,
+}
+
+impl ExecutorSource for Demanding {
+    fn layout(&self) -> &Layout {
+        self.source.layout()
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.source.isolation()
+    }
+
+    fn open(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        Box::pin(async move {
+            let executor = self.source.open(deadline).await?;
+            if let Err(refusal) = executor.isolation().demand(&self.floor) {
+                tokio::select! {
+                    biased;
+                    () = executor.cleanup() => {}
+                    () = SystemClock.sleep_until(deadline) => {}
+                }
+                return Err(refusal);
+            }
+            Ok(executor)
+        })
+    }
+}
+
+impl fmt::Debug for Sandboxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandboxes").field("own", &self.own.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! A session that is to be opened.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use conjure_base::TenantId;
+use conjure_conversation::{Limits, Message};
+
+use super::given::Given;
+
+/// A session that is to be opened: whose it is, and what it is.
+///
+/// ```
+/// use conjure::{SessionSpec, TenantId};
+///
+/// let spec = SessionSpec::new(TenantId::new("acme")?)
+///     .base_prompt("You help with sales.")
+///     .skills(["sales-report"])
+///     .environment("REGION", "north")
+///     .secret("CRM_KEY", "hunter2");
+/// // A value may be a secret, so none shows.
+/// assert!(!format!("{spec:?}").contains("hunter2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SessionSpec {
+    pub(crate) tenant: TenantId,
+    pub(crate) base_prompt: String,
+    pub(crate) skills: Choice,
+    pub(crate) catalog: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) executor: Option<String>,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) workspace: Option<PathBuf>,
+    pub(crate) given: Given,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) history: Vec<Message>,
+}
+
+/// Which skills of a catalog.
+#[derive(Debug, Clone)]
+pub(crate) enum Choice {
+    All,
+    Named(Vec<String>),
+}
+
+impl SessionSpec {
+    /// A session of this tenant, with all skills of the default catalog, the default model, a sandbox of the configuration's
+    /// kind, and a workspace of its own.
+    #[must_use]
+    pub fn new(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            base_prompt: String::new(),
+            skills: Choice::All,
+            catalog: None,
+            model: None,
+            executor: None,
+            limits: None,
+            workspace: None,
+            given: Given::default(),
+            metadata: BTreeMap::new(),
+            history: Vec::new(),
+        }
+    }
+
+    /// With these instructions before all others.
+    #[must_use]
+    pub fn base_prompt(mut self, text: impl Into<String>) -> Self {
+        self.base_prompt = text.into();
+        self
+    }
+
+    /// With the skills of these names, and no others. They stay what they are now: no edit of a skill, nor its removal, changes
+    /// the session.
+    #[must_use]
+    pub fn skills<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.skills = Choice::Named(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Without any skill.
+    #[must_use]
+    pub fn without_skills(self) -> Self {
+        self.skills::<String>([])
+    }
+
+    /// With skills of the catalog of this name: the tenant's own, where it has one, else the host's.
+    #[must_use]
+    pub fn catalog(mut self, name: impl Into<String>) -> Self {
+        self.catalog = Some(name.into());
+        self
+    }
+
+    /// With the model of this name.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// With a sandbox of this name: `jail`, `docker`, `local`, or one of the host's own. What the configuration demands of a
+    /// sandbox, it demands of this one, too.
+    #[must_use]
+    pub fn sandbox(mut self, name: impl Into<String>) -> Self {
+        self.executor = Some(name.into());
+        self
+    }
+
+    /// With these limits for each turn, instead of the configuration's.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Working in this folder of the host's, which stays when the session is deleted. Only its path is recorded.
+    #[must_use]
+    pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workspace = Some(folder.into());
+        self
+    }
+
+    /// With this variable for its commands. It is recorded, so that a revived session has it, unless its name looks like that
+    /// of a secret ([`looks_sensitive`](crate::looks_sensitive)): then its value is redacted wherever it would leave, and
+    /// whoever revives the session after a restart gives it again ([`Runtime::session_with`](crate::Runtime::session_with)).
+    #[must_use]
+    pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.given = self.given.environment(name, value);
+        self
+    }
+
+    /// With this value, which commands do not see. Should they get hold of it, it is redacted wherever it would leave. It is
+    /// never recorded: whoever revives the session after a restart gives it again.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.given = self.given.secret(name, value);
+        self
+    }
+
+    /// With a note of the host's own, which is recorded and given back.
+    #[must_use]
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.insert(name.into(), value.into());
+        self
+    }
+
+    /// Going on with a history from elsewhere.
+    #[must_use]
+    pub fn history(mut self, messages: Vec<Message>) -> Self {
+        self.history = messages;
+        self
+    }
+}
+
+/// Without texts: they are the user's.
+impl std::fmt::Debug for SessionSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionSpec")
+            .field("tenant", &self.tenant)
+            .field("skills", &self.skills)
+            .field("catalog", &self.catalog)
+            .field("model", &self.model)
+            .field("executor", &self.executor)
+            .field("workspace", &self.workspace)
+            .field("given", &self.given)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! What the tests of the runtime share: a host with folders of its own, and a model whose words are a function of what it is
+//! sent, so that it is the same before and after a restart.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conjure::{
+    Block, BlockKind, Clock as _, Config, Deadline, Environment, ExecutorKind, Message, Model, Request,
+    Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec, Settings, StopReason,
+    SystemClock, TenantId, Turn, TurnEvent, TurnStop, Update, Usage, model_fn,
+};
+
+/// Far more than anything here takes.
+pub(crate) fn soon() -> Deadline {
+    SystemClock.deadline(Duration::from_secs(60))
+}
+
+pub(crate) fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).unwrap()
+}
+
+/// Asked `$ COMMAND`, it has that run by `bash_tool`, and then says what came of it. Asked anything else, it repeats it.
+pub(crate) fn model() -> impl Model {
+    model_fn(|request: Request| async move { Ok(answer(&request)) })
+}
+
+fn answer(request: &Request) -> Response {
+    let last = request.messages.last().unwrap();
+    let (content, stop_reason) = match result(last) {
+        Some(result) => (Block::text(format!("it says: {result}")), StopReason::EndTurn),
+        None => match last.text().strip_prefix("$ ") {
+            Some(command) => {
+                let input = serde_json::json!({"command": command, "description": "as it was asked"});
+                let id = format!("toolu_{}", request.messages.len());
+                let call = serde_json::json!(
+                    {"type": "tool_use", "id": id, "name": "bash_tool", "input": input}
+                );
+                (Block::from_json(call.to_string()).unwrap(), StopReason::ToolUse)
+            }
+            None => (Block::text(format!("heard: {}", last.text())), StopReason::EndTurn),
+        },
+    };
+    Response {
+        id: None,
+        model: None,
+        content: vec![content],
+        stop_reason,
+        usage: Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() },
+        request_id: None,
+        container: None,
+    }
+}
+
+/// The text of the results in a message, where it has some.
+fn result(message: &Message) -> Option<String> {
+    assert_eq!(message.role, Role::User);
+    let results = message.content.iter().filter_map(|block| match block.kind() {
+        BlockKind::ToolResult { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    let results: Vec<String> = results.collect();
+    (!results.is_empty()).then(|| results.join("\n"))
+}
+
+/// A host: its data folder and its skills. What it made goes with it.
+pub(crate) struct Host {
+    folder: tempfile::TempDir,
+    pub(crate) kind: ExecutorKind,
+}
+
+impl Host {
+    pub(crate) fn new(kind: ExecutorKind) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("skills")).unwrap();
+        let host = Self { folder, kind };
+        host.write_skill("greeting", "Greets people.", "echo hello");
+        host
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn skill(&self, name: &str) -> PathBuf {
+        self.folder.path().join("skills").join(name)
+    }
+
+    /// Writes a skill with a script.
+    pub(crate) fn write_skill(&self, name: &str, description: &str, script: &str) {
+        let folder = self.skill(name);
+        std::fs::create_dir_all(folder.join("scripts")).unwrap();
+        let text = format!("---\nname: {name}\ndescription: {description}\n---\nRun `scripts/run.sh`.\n");
+        std::fs::write(folder.join("SKILL.md"), text).unwrap();
+        std::fs::write(folder.join("scripts/run.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let settings = Settings {
+            executor: Some(self.kind),
+            data: Some(self.data()),
+            skill_paths: Some(vec![self.folder.path().join("skills")]),
+            ..Settings::default()
+        };
+        Config::layered(settings, &Environment::of_process(), None).unwrap()
+    }
+
+    pub(crate) fn options(&self) -> RuntimeOptions {
+        RuntimeOptions::from(self.config()).model("echo", model())
+    }
+
+    pub(crate) async fn start(&self) -> Runtime {
+        Runtime::spawn(self.options()).await.unwrap()
+    }
+}
+
+pub(crate) fn spec() -> SessionSpec {
+    SessionSpec::new(tenant("acme")).base_prompt("Be brief.")
+}
+
+/// Says something, and waits for the end of its turn: why it ended, and what was said last.
+pub(crate) async fn say(session: &Session, words: &str) -> (TurnStop, String) {
+    follow(&mut session.send(words).await.unwrap()).await
+}
+
+/// Waits for the end of a turn.
+pub(crate) async fn follow(turn: &mut Turn) -> (TurnStop, String) {
+    let mut said = String::new();
+    loop {
+        match turn.next().await.unwrap().unwrap() {
+            TurnEvent::Ended { stop, .. } => return (stop, said),
+            TurnEvent::Update(Update::Recorded(event)) => {
+                if let SessionEventKind::AgentMessage { content } = event.kind {
+                    said = Message::assistant(content).text();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The same, for a turn that ends well.
+pub(crate) async fn ask(session: &Session, words: &str) -> String {
+    let (stop, text) = say(session, words).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+    text
+}

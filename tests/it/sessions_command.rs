@@ -1,0 +1,270 @@
+//! `conjure sessions`: what is kept of runs, and going on with one, also after a crash.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::support::{Conjure, Finished, eventually, fixture, script};
+
+/// A command about the sessions in this data folder.
+fn conjure(data: &Path, arguments: &[&str]) -> Conjure {
+    // The options that name the folder stand behind the subcommand.
+    Conjure::new(arguments).env("CONJURE_DATA", data)
+}
+
+/// A run in a real jail with this script.
+fn run(data: &Path, script: &Path, prompt: &str) -> Finished {
+    conjure(data, &["run", "--skills", "fixtures/skills", "--script"]).arg(script).arg(prompt).finish()
+}
+
+/// The id in the line that says how to go on.
+fn session_of(finished: &Finished) -> String {
+    let (_, rest) = finished.stderr.split_once("conjure sessions resume ").unwrap();
+    rest[..36].to_owned()
+}
+
+/// The ids that a list names, in its order.
+fn listed(data: &Path) -> Vec<String> {
+    let done = conjure(data, &["sessions", "list"]).finish().code(0);
+    done.stdout.lines().map(|line| line[..36].to_owned()).collect()
+}
+
+/// Without what is different each time.
+fn settled(text: &str, data: &Path) -> String {
+    let words = text.replace(data.to_str().unwrap(), "[DATA]");
+    let pieces: Vec<String> = words.split_inclusive([' ', '\n', '/', '"', '`']).map(piece).collect();
+    pieces.concat()
+}
+
+fn piece(piece: &str) -> String {
+    let word = piece.trim_end_matches([' ', '\n', '/', '"', '`', ',']);
+    let rest = &piece[word.len()..];
+    let is_id = word.len() == 36 && word.starts_with("ses_");
+    let is_time = word.len() >= 20 && word.ends_with('Z') && word.starts_with("20");
+    let is_digest = word.len() == 12 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match () {
+        () if is_digest => format!("[DIGEST]{rest}"),
+        () if is_id => format!("[SESSION]{rest}"),
+        () if is_time => format!("[TIME]{rest}"),
+        () => piece.to_owned(),
+    }
+}
+
+#[test]
+fn a_run_is_listed_shown_and_exported() {
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path().canonicalize().unwrap();
+    let done = run(&data, &fixture("scripts/minimal-skill.yaml"), "Greet me.").code(0);
+    let id = session_of(&done);
+    let list = conjure(&data, &["sessions", "list"]).finish().code(0);
+    insta::assert_snapshot!("sessions_list", settled(&list.stdout, &data));
+    let list = conjure(&data, &["sessions", "list", "--format", "json"]).finish().code(0);
+    insta::assert_snapshot!("sessions_list_json", settled(&list.stdout, &data));
+    let shown = conjure(&data, &["sessions", "show", &id[..10]]).finish().code(0);
+    insta::assert_snapshot!("sessions_show", settled(&shown.stdout, &data));
+    let shown = conjure(&data, &["sessions", "show", &id, "--format", "json"]).finish().code(0);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(shown["id"], id.as_str());
+    assert_eq!(shown["turn_list"][0]["stop_reason"]["type"], "end_turn");
+    assert_eq!(shown["skills"].as_array().unwrap().len(), 4);
+
+    let events = conjure(&data, &["sessions", "export", &id]).finish().code(0).json_lines();
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(types[..2], ["user.message", "session.status_running"]);
+    assert_eq!(types.last(), Some(&"session.status_idle"));
+    assert!(events.iter().all(|event| event["session_id"] == id.as_str()));
+    let read = conjure(&data, &["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
+    insta::assert_snapshot!("sessions_export_markdown", settled(&read.stdout, &data));
+}
+
+#[test]
+fn the_newest_is_first_and_a_page_says_where_the_next_begins() {
+    let data = tempfile::tempdir().unwrap();
+    let script = script("- content: Done.\n");
+    let mut ids: Vec<String> =
+        (0..3).map(|_| session_of(&run(data.path(), script.path(), "Go").code(0))).collect();
+    ids.reverse();
+    assert_eq!(listed(data.path()), ids);
+    let first = conjure(data.path(), &["sessions", "list", "--limit", "2"]).finish().code(0);
+    let (_, next) = first.stderr.split_once("--after ").unwrap();
+    let next = &next[..next.find('`').unwrap()];
+    let second = conjure(data.path(), &["sessions", "list", "--after", next]).finish().code(0);
+    let both = first.stdout + &second.stdout;
+    assert_eq!(both.lines().map(|line| &line[..36]).collect::<Vec<_>>(), ids);
+    second.does_not_say("there are more");
+    // Another tenant has none of them.
+    let other = conjure(data.path(), &["sessions", "list", "--tenant", "acme"]).finish().code(0);
+    assert_eq!(other.stdout, "");
+    other.says("no sessions");
+    conjure(data.path(), &["sessions", "show", &ids[0], "--tenant", "acme"])
+        .finish()
+        .code(2)
+        .says("there is no session");
+    conjure(data.path(), &["sessions", "delete", &ids[1]]).finish().code(0).says("is forgotten");
+    assert_eq!(listed(data.path()), [ids[0].clone(), ids[2].clone()]);
+}
+
+#[test]
+fn a_prompt_goes_on_with_the_conversation_and_its_files() {
+    let data = tempfile::tempdir().unwrap();
+    let first = script(
+        "- content: [{tool_use: {name: bash_tool, input: {command: echo 42 > kept, description: x}}}]\n\
+         - content: It is kept.\n",
+    );
+    let id = session_of(&run(data.path(), first.path(), "Keep it").code(0));
+    let second = script(
+        "- expect: {user: {contains: What was it}}\n  \
+           content: [{tool_use: {name: bash_tool, input: {command: cat kept, description: x}}}]\n\
+         - content: \"{{result:last}}\"\n",
+    );
+    let resume =
+        |arguments: &[&str]| conjure(data.path(), &["sessions", "resume", &id[..12]]).args(arguments);
+    let path = second.path().to_str().unwrap();
+    let done = resume(&["--script", path, "What was it?"]).finish().code(0);
+    // Behind the notice that this is another sandbox.
+    assert_eq!(done.stdout.lines().last(), Some("42"));
+    assert_eq!(session_of(&done), id);
+    // With events on standard output, those of this turn alone.
+    let events = resume(&["--script", path, "--json", "What was it?"]).finish().code(0).json_lines();
+    assert_eq!(events[0]["type"], "user.message");
+    assert_eq!(events.iter().filter(|event| event["type"] == "session.status_idle").count(), 1);
+    // Nothing is under way, and a script must be named.
+    let idle = resume(&["--script", path]).finish().code(2);
+    insta::assert_snapshot!("resume_nothing", settled(&idle.stderr, data.path()));
+    resume(&["Go on"])
+        .finish()
+        .code(2)
+        .says("the session's words came from the script")
+        .says("hint: `--script FILE`");
+    resume(&["--script", path, " "]).finish().code(2).says("the prompt is empty");
+}
+
+#[test]
+fn ids_that_name_no_session_or_several_are_told() {
+    let data = tempfile::tempdir().unwrap();
+    let script = script("- content: Done.\n");
+    run(data.path(), script.path(), "Go").code(0);
+    let told = |id: &str| {
+        let done = conjure(data.path(), &["sessions", "show", id]).finish().code(2);
+        settled(&done.stderr, data.path())
+    };
+    let unknown = "ses_00000000000000000000000000000000";
+    insta::assert_snapshot!("unknown_ids", [told("../x"), told(unknown)].concat());
+}
+
+#[test]
+fn a_variable_that_was_not_recorded_is_asked_for() {
+    let data = tempfile::tempdir().unwrap();
+    let first = script("- content: Done.\n");
+    let ran =
+        conjure(data.path(), &["run", "--env", "API_KEY=hunter2-secret", "--env", "PLAIN=seen", "--script"])
+            .arg(first.path())
+            .arg("Go")
+            .finish()
+            .code(0);
+    let id = session_of(&ran);
+    let second = script(
+        "- content: [{tool_use: {name: bash_tool, input: {command: 'echo $API_KEY $PLAIN', description: x}}}]\n\
+         - content: \"{{result:last}}\"\n",
+    );
+    let resume =
+        || conjure(data.path(), &["sessions", "resume", &id, "--script"]).arg(second.path()).arg("Say it");
+    let missing = resume().finish().code(2);
+    insta::assert_snapshot!("resume_missing_variable", settled(&missing.stderr, data.path()));
+    let done = resume().args(["--env", "API_KEY"]).env("API_KEY", "hunter2-secret").finish().code(0);
+    assert_eq!(done.stdout.trim(), "[REDACTED:API_KEY] seen");
+    // Not in the record either.
+    let journal = std::fs::read_dir(data.path().join("journal")).unwrap();
+    for file in journal.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!bytes.windows(7).any(|window| window == b"hunter2"), "{}", file.display());
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_in_a_tool_call_goes_on_and_repeats_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let first = script(
+        "- content: [{tool_use: {name: bash_tool, input: {command: echo done >> effects; touch running; sleep 1000, \
+         description: x}}}]\n- content: Not reached.\n",
+    );
+    let running = conjure(data.path(), &["run", "--workspace"])
+        .arg(workspace.path())
+        .arg("--script")
+        .arg(first.path())
+        .arg("Go")
+        .start();
+    eventually("the tool runs", || workspace.path().join("running").exists());
+    let ids = listed(data.path());
+    assert_eq!(ids.len(), 1);
+    // Nobody else can have it meanwhile.
+    let second = script(
+        "- expect: {results: [{contains: outcome unknown, is_error: true}]}\n  content: \"{{result:last}}\"\n",
+    );
+    let resume = || conjure(data.path(), &["sessions", "resume", &ids[0], "--script"]).arg(second.path());
+    let held = resume().finish().code(1).says("another process has the session").says("is leased by `host-");
+    held.says("hint: wait until it is done");
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().code, None);
+
+    let shown = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);
+    assert!(shown.stdout.contains("under way"), "{}", shown.stdout);
+    let done = resume().finish().code(0).says("what was under way goes on");
+    assert!(done.stdout.contains("outcome unknown"), "{}", done.stdout);
+    assert_eq!(std::fs::read_to_string(workspace.path().join("effects")).unwrap(), "done\n");
+    let shown = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);
+    assert!(shown.stdout.contains("the model is done; 2 model calls, 1 tool call\n"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_run_that_was_interrupted_takes_another_prompt() {
+    let data = tempfile::tempdir().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let first = script(
+        "- content: [{tool_use: {name: bash_tool, input: {command: touch running; sleep 1000, description: x}}}]\n",
+    );
+    let running = conjure(data.path(), &["run", "--workspace"])
+        .arg(workspace.path())
+        .arg("--script")
+        .arg(first.path())
+        .arg("Go")
+        .start();
+    eventually("the tool runs", || workspace.path().join("running").exists());
+    running.signal(Signal::INT);
+    let left = running.wait().code(130);
+    let second = script("- content: Here I am again.\n");
+    let resume =
+        || conjure(data.path(), &["sessions", "resume", &session_of(&left), "--script"]).arg(second.path());
+    // It was interrupted in good order: nothing is under way.
+    resume().finish().code(2).says("nothing was under way");
+    let done = resume().arg("Where are you?").finish().code(0);
+    assert_eq!(done.stdout, "Here I am again.\n");
+}
+
+#[test]
+fn runs_at_once_share_a_data_folder() {
+    let data = tempfile::tempdir().unwrap();
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            conjure(data.path(), &["run", "--skills", "fixtures/skills", "--script"])
+                .arg(fixture("scripts/sales-report.yaml"))
+                .args(["--file", "fixtures/data/sales.csv", "Which region grew fastest?"])
+                .start()
+        })
+        .collect();
+    let ids: std::collections::BTreeSet<String> =
+        running.into_iter().map(|running| session_of(&running.wait().code(0))).collect();
+    assert_eq!(ids.len(), 4);
+    assert_eq!(listed(data.path()).into_iter().collect::<std::collections::BTreeSet<_>>(), ids);
+}
+
+#[test]
+fn the_help_of_sessions_is_told() {
+    for (name, arguments) in [
+        ("sessions_help", &["sessions", "--help"][..]),
+        ("sessions_resume_help", &["sessions", "resume", "--help"]),
+    ] {
+        insta::assert_snapshot!(name, Conjure::new(arguments).finish().code(0).stdout);
+    }
+}
