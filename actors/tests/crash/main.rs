@@ -11,7 +11,7 @@ mod drill;
 use std::error::Error;
 use std::process::ExitCode;
 
-use drill::{Plan, Tally, be_the_host, drill};
+use drill::{Plan, be_the_host, drill};
 
 const NAME: &str = "a_killed_host_loses_nothing_and_repeats_nothing";
 const KILLS: u64 = 20;
@@ -40,14 +40,14 @@ fn main() -> ExitCode {
 
 /// Whether nothing was found. What the kills meet is chance: as long as no call was under way at one, there are more of them.
 fn drill_until_hard(first: u64, kills: u64) -> Result<bool, Box<dyn Error + Send + Sync>> {
-    let mut tally = Tally::default();
+    let (mut unknown, mut abandoned, mut acknowledged) = (0, 0, 0);
     for seed in (first..).take(ROUNDS) {
         let findings = drill(&Plan { kills, seed, sessions: 2 })?;
         println!("seed {seed}: {findings}");
-        tally.unknown += findings.tally.unknown;
-        tally.abandoned += findings.tally.abandoned;
-        tally.acknowledged += findings.tally.acknowledged;
-        let is_hard = tally.unknown > 0 && tally.abandoned > 0 && tally.acknowledged > 100;
+        unknown += findings.tally.unknown;
+        abandoned += findings.tally.abandoned;
+        acknowledged += findings.tally.acknowledged;
+        let is_hard = unknown > 0 && abandoned > 0 && acknowledged > 100;
         if is_hard || !findings.is_clean() {
             return Ok(findings.is_clean());
         }
