@@ -1,6 +1,8 @@
 //! Supervision through its public interface: the twenty lines of its semantics (`line_NN_…`) and the traps of `ractor`
-//! (`trap_…`).
+//! (`trap_…`); and the gates of what tenants share.
 
+#[cfg(test)]
+mod admission;
 #[cfg(test)]
 mod lasting;
 #[cfg(test)]

@@ -1,0 +1,259 @@
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use conjure_base::TenantId;
+use proptest::prelude::*;
+
+use super::*;
+
+fn tenant(number: usize) -> TenantId {
+    TenantId::new(format!("t{number}")).unwrap()
+}
+
+fn share(weight: u32, admitted: u32, waiting: u32) -> Share {
+    Share { weight: NonZeroU32::new(weight).unwrap(), admitted, waiting }
+}
+
+/// Asks until somebody waits, so many times more.
+fn ask(schedule: &mut Schedule, tenant: &TenantId, times: usize) -> Vec<Asked> {
+    (0..times).map(|_| schedule.ask(tenant)).collect()
+}
+
+/// With one place: the tenants that get it, in their order.
+fn order(schedule: &mut Schedule, mut holder: TenantId, times: usize) -> Vec<String> {
+    let mut order = Vec::new();
+    for _ in 0..times {
+        schedule.give_back(&holder);
+        let Some((next, _)) = schedule.next() else { break };
+        order.push(next.to_string());
+        holder = next;
+    }
+    order
+}
+
+#[test]
+fn a_flood_waits_behind_itself() {
+    let (flood, other) = (tenant(0), tenant(1));
+    let mut schedule = Schedule::new(1, Share::default());
+    assert_eq!(schedule.ask(&flood), Asked::Admitted);
+    ask(&mut schedule, &flood, 100);
+    ask(&mut schedule, &other, 2);
+    assert_eq!(order(&mut schedule, flood, 6), ["t1", "t0", "t1", "t0", "t0", "t0"]);
+}
+
+#[test]
+fn weights_are_kept_exactly() {
+    let mut schedule = Schedule::new(1, share(1, 9, 1_000));
+    schedule.set_share(&tenant(1), Some(share(3, 9, 1_000)));
+    assert_eq!(schedule.ask(&tenant(2)), Asked::Admitted);
+    ask(&mut schedule, &tenant(0), 400);
+    ask(&mut schedule, &tenant(1), 400);
+    let order = order(&mut schedule, tenant(2), 400);
+    assert_eq!(order.iter().filter(|name| *name == "t1").count(), 300);
+}
+
+#[test]
+fn holding_for_long_is_no_way_to_more() {
+    // The first has all places, and keeps half of them for ever; what is free goes to the other until both have the same.
+    let mut schedule = Schedule::new(8, Share::default());
+    ask(&mut schedule, &tenant(0), 100);
+    ask(&mut schedule, &tenant(1), 100);
+    for _ in 0..4 {
+        schedule.give_back(&tenant(0));
+        assert_eq!(schedule.next().unwrap().0, tenant(1));
+    }
+    assert_eq!((schedule.load(&tenant(0)).0, schedule.load(&tenant(1)).0), (4, 4));
+    schedule.give_back(&tenant(1));
+    assert_eq!(schedule.next().unwrap().0, tenant(1));
+}
+
+#[test]
+fn nothing_is_saved_up_and_nothing_is_owed_from_quiet_times() {
+    let mut schedule = Schedule::new(1, Share::default());
+    let (busy, fresh) = (tenant(0), tenant(1));
+    for _ in 0..1_000 {
+        assert_eq!(schedule.ask(&busy), Asked::Admitted);
+        schedule.give_back(&busy);
+    }
+    assert_eq!(schedule.ask(&busy), Asked::Admitted);
+    ask(&mut schedule, &busy, 10);
+    ask(&mut schedule, &fresh, 10);
+    assert_eq!(order(&mut schedule, busy, 6), ["t1", "t0", "t1", "t0", "t1", "t0"]);
+}
+
+#[test]
+fn a_share_is_a_limit_while_there_is_room() {
+    let mut schedule = Schedule::new(10, share(1, 2, 1));
+    let asked = ask(&mut schedule, &tenant(0), 4);
+    assert!(
+        matches!(asked[..], [Asked::Admitted, Asked::Admitted, Asked::Waiting(_), Asked::Refused]),
+        "{asked:?}"
+    );
+    assert_eq!(schedule.next(), None);
+    assert_eq!(schedule.ask(&tenant(1)), Asked::Admitted);
+    schedule.set_share(&tenant(0), Some(share(1, 3, 1)));
+    assert_eq!(schedule.next().unwrap().0, tenant(0));
+    schedule.set_share(&tenant(2), Some(share(1, 0, 5)));
+    assert_eq!(schedule.ask(&tenant(2)), Asked::Refused);
+}
+
+#[test]
+fn whoever_is_over_is_forgotten() {
+    let mut schedule = Schedule::new(1, Share::default());
+    schedule.ask(&tenant(0));
+    let Asked::Waiting(ticket) = schedule.ask(&tenant(1)) else { panic!("there is room") };
+    schedule.leave(&tenant(1), ticket);
+    schedule.give_back(&tenant(0));
+    assert!(schedule.lanes.is_empty() && schedule.ready.is_empty());
+    assert_eq!(schedule.admitted(), 0);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask(usize),
+    /// One of those who are admitted, by its place.
+    GiveBack(usize),
+    Leave(usize),
+    Capacity(u32),
+    Share(usize, Option<Share>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let shares = (1_u32..6, 0_u32..5, 0_u32..6)
+        .prop_map(|(weight, admitted, waiting)| share(weight, admitted, waiting));
+    prop_oneof![
+        8 => (0_usize..4).prop_map(Step::Ask),
+        6 => any::<usize>().prop_map(Step::GiveBack),
+        1 => any::<usize>().prop_map(Step::Leave),
+        1 => (0_u32..6).prop_map(Step::Capacity),
+        1 => (0_usize..4, prop::option::of(shares)).prop_map(|(tenant, share)| Step::Share(tenant, share)),
+    ]
+}
+
+/// The same in plain lists.
+#[derive(Default)]
+struct Model {
+    admitted: Vec<usize>,
+    waiting: BTreeMap<usize, Vec<Ticket>>,
+    shares: BTreeMap<usize, Share>,
+}
+
+impl Model {
+    fn share(&self, tenant: usize) -> Share {
+        self.shares.get(&tenant).copied().unwrap_or(share(1, 3, 4))
+    }
+
+    fn held(&self, tenant: usize) -> u32 {
+        u32::try_from(self.admitted.iter().filter(|holder| **holder == tenant).count()).unwrap()
+    }
+
+    /// Those who could be admitted if there was room.
+    fn ready(&self) -> Vec<usize> {
+        let is_ready = |tenant: &usize| {
+            !self.waiting[tenant].is_empty() && self.held(*tenant) < self.share(*tenant).admitted
+        };
+        self.waiting.keys().copied().filter(is_ready).collect()
+    }
+
+    /// Whether `a` holds less in relation to its weight than `b`, or the same.
+    fn has_no_more(&self, a: usize, b: usize) -> bool {
+        let weight = |tenant| u64::from(self.share(tenant).weight.get());
+        u64::from(self.held(a)) * weight(b) <= u64::from(self.held(b)) * weight(a)
+    }
+}
+
+proptest! {
+    /// Nobody is admitted beyond the capacity or the share, nobody waits without need, each tenant's are first in, first out,
+    /// and whoever is admitted had the least.
+    #[test]
+    fn the_schedule_is_fair_and_wastes_nothing(steps in prop::collection::vec(step(), 1..200)) {
+        let mut schedule = Schedule::new(3, share(1, 3, 4));
+        let mut capacity = 3;
+        let mut model = Model::default();
+        for step in steps {
+            match step {
+                Step::Ask(number) => {
+                    let (share, waiting) = (model.share(number), model.waiting.entry(number).or_default().len());
+                    let is_free = model.admitted.len() < capacity && waiting == 0 && model.held(number) < share.admitted;
+                    match schedule.ask(&tenant(number)) {
+                        Asked::Admitted => {
+                            prop_assert!(is_free);
+                            model.admitted.push(number);
+                        }
+                        Asked::Waiting(ticket) => {
+                            prop_assert!(!is_free && share.admitted > 0 && waiting < share.waiting as usize);
+                            model.waiting.entry(number).or_default().push(ticket);
+                        }
+                        Asked::Refused => {
+                            prop_assert!(!is_free && (share.admitted == 0 || waiting >= share.waiting as usize));
+                        }
+                    }
+                }
+                Step::GiveBack(place) if !model.admitted.is_empty() => {
+                    let number = model.admitted.remove(place % model.admitted.len());
+                    schedule.give_back(&tenant(number));
+                }
+                Step::Leave(place) => {
+                    let waiting: Vec<_> =
+                        model.waiting.iter().flat_map(|(of, all)| all.iter().map(|one| (*of, *one))).collect();
+                    if !waiting.is_empty() {
+                        let (number, ticket) = waiting[place % waiting.len()];
+                        model.waiting.get_mut(&number).unwrap().retain(|one| *one != ticket);
+                        schedule.leave(&tenant(number), ticket);
+                    }
+                }
+                Step::Capacity(count) => {
+                    capacity = count as usize;
+                    schedule.set_capacity(count);
+                }
+                Step::Share(number, share) => {
+                    match share {
+                        Some(share) => model.shares.insert(number, share),
+                        None => model.shares.remove(&number),
+                    };
+                    schedule.set_share(&tenant(number), share);
+                }
+                Step::GiveBack(_) => {}
+            }
+            while let Some((admitted, ticket)) = schedule.next() {
+                let number: usize = admitted.as_str()[1..].parse().unwrap();
+                prop_assert!(model.admitted.len() < capacity);
+                prop_assert!(model.ready().iter().all(|other| model.has_no_more(number, *other)));
+                prop_assert_eq!(model.waiting.get_mut(&number).unwrap().remove(0), ticket);
+                model.admitted.push(number);
+                prop_assert!(model.held(number) <= model.share(number).admitted);
+            }
+            prop_assert!(model.admitted.len() >= capacity || model.ready().is_empty());
+            prop_assert_eq!(schedule.admitted() as usize, model.admitted.len());
+            for number in 0..4 {
+                let waiting = model.waiting.get(&number).map_or(0, Vec::len);
+                prop_assert_eq!(schedule.load(&tenant(number)), (model.held(number), waiting));
+            }
+        }
+        // All go, and nothing is left of them.
+        for (number, tickets) in &model.waiting {
+            tickets.iter().for_each(|ticket| schedule.leave(&tenant(*number), *ticket));
+        }
+        model.admitted.iter().for_each(|number| schedule.give_back(&tenant(*number)));
+        prop_assert!(schedule.lanes.is_empty() && schedule.ready.is_empty());
+    }
+
+    /// Where all wait all the time for one place, each gets its weight's part, but for one round.
+    #[test]
+    fn in_the_long_run_each_gets_its_part(weights in prop::collection::vec(1_u32..20, 2..6), rounds in 1_u32..20) {
+        let mut schedule = Schedule::new(1, Share::default());
+        let all: u32 = weights.iter().sum();
+        for (number, weight) in weights.iter().enumerate() {
+            schedule.set_share(&tenant(number), Some(share(*weight, 9, 10_000)));
+        }
+        schedule.ask(&tenant(9));
+        for number in 0..weights.len() {
+            ask(&mut schedule, &tenant(number), (all * (rounds + 1)) as usize);
+        }
+        let order = order(&mut schedule, tenant(9), (all * rounds) as usize);
+        for (number, weight) in weights.iter().enumerate() {
+            let count = order.iter().filter(|name| **name == format!("t{number}")).count();
+            prop_assert!(count.abs_diff((weight * rounds) as usize) <= 1, "{number}: {count} of {weight}×{rounds}");
+        }
+    }
+}

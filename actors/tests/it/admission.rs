@@ -1,0 +1,103 @@
+//! Gates: those who wait may go at any moment, and no place is lost by it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::admission::{Gate, Overloaded, Permit, Share};
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
+use futures_util::FutureExt as _;
+
+fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).unwrap()
+}
+
+/// Asks, and does not wait.
+fn ask(gate: &Gate, tenant: &TenantId) -> Option<Result<Permit, Overloaded>> {
+    gate.admit(tenant, Deadline::NEVER).now_or_never()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_is_admitted_when_a_place_is_given_back() {
+    let gate = Gate::new("the sandboxes", 1, Share::default());
+    let tenant = tenant("acme");
+    let first = gate.admit(&tenant, Deadline::NEVER).await.unwrap();
+    let mut second = Box::pin(gate.admit(&tenant, Deadline::NEVER));
+    assert!((&mut second).now_or_never().is_none());
+    assert_eq!((gate.load().admitted, gate.load().waiting), (1, 1));
+    drop(first);
+    let second = second.await.unwrap();
+    assert_eq!((second.tenant(), gate.load().waiting), (&tenant, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_too_much_is_told_when_to_come_back() {
+    let gate = Gate::new("the sandboxes", 1, Share { waiting: 1, ..Share::default() });
+    let tenant = tenant("acme");
+    let permit = gate.admit(&tenant, Deadline::NEVER).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop(permit);
+    let _permit = gate.admit(&tenant, Deadline::NEVER).await.unwrap();
+    let waiting = gate.admit(&tenant, SystemClock.deadline(Duration::from_secs(9)));
+    let (timed_out, refused) = tokio::join!(waiting, gate.admit(&tenant, Deadline::NEVER));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.retry_after, Some(Duration::from_secs(4)), "two rounds of what the last one took");
+    assert_eq!(
+        refused.to_string(),
+        "the sandboxes of the tenant `acme` are 1, and 1 more wait: try again in 4000 ms"
+    );
+    assert!(timed_out.unwrap_err().retry_after.is_some());
+    assert_eq!(gate.load().waiting, 0, "who was there too long does not wait any more");
+
+    gate.set_share(&tenant, Some(Share { admitted: 0, ..Share::default() }));
+    let never = gate.admit(&tenant, Deadline::NEVER).await.unwrap_err();
+    assert_eq!(never.retry_after, None);
+    assert!(never.to_string().ends_with("it may have none"), "{never}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shares_and_capacity_change_at_work() {
+    let gate = Gate::new("the sandboxes", 2, Share { admitted: 1, ..Share::default() });
+    let (one, two) = (tenant("one"), tenant("two"));
+    let held = ask(&gate, &one).unwrap().unwrap();
+    let mut more = Box::pin(gate.admit(&one, Deadline::NEVER));
+    assert!((&mut more).now_or_never().is_none(), "its share is one");
+    gate.set_share(&one, Some(Share { weight: NonZeroU32::MIN, admitted: 5, waiting: 5 }));
+    let more = more.await.unwrap();
+    let mut other = Box::pin(gate.admit(&two, Deadline::NEVER));
+    assert!((&mut other).now_or_never().is_none());
+    gate.set_capacity(3);
+    let other = other.await.unwrap();
+    gate.set_capacity(0);
+    drop((held, more, other));
+    assert!(ask(&gate, &two).is_none());
+    assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
+}
+
+/// Places are asked for, waited for, given up and given back by many at once; in the end all places are free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_place_is_lost_when_those_who_wait_go() {
+    let gate = Gate::new("the sandboxes", 3, Share::default());
+    let most = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0_u32..200 {
+        let (gate, most) = (gate.clone(), Arc::clone(&most));
+        tasks.spawn(async move {
+            let tenant = tenant(["one", "two", "three"][number as usize % 3]);
+            for round in 0..20 {
+                let deadline =
+                    SystemClock.deadline(Duration::from_micros(u64::from((number * 7 + round * 13) % 300)));
+                if let Ok(permit) = gate.admit(&tenant, deadline).await {
+                    most.fetch_max(gate.load().admitted, std::sync::atomic::Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    drop(permit);
+                }
+                // Polled once, and dropped.
+                drop(ask(&gate, &tenant));
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
+    assert!((1..=3).contains(&most.load(std::sync::atomic::Ordering::Relaxed)));
+}
