@@ -255,6 +255,9 @@ fn hint_of(kind: &ModelErrorKind) -> Option<&'static str> {
         ModelErrorKind::Timeout => {
             "the service may be slow: try again, or raise `model_timeout` (`CONJURE_MODEL_TIMEOUT`)"
         }
+        ModelErrorKind::Overloaded => {
+            "the tenant or the host has too many calls under way: try again later, or raise what is allowed at a time"
+        }
         _ => return None,
     })
 }
@@ -329,6 +332,7 @@ impl From<SandboxError> for Error {
             | SandboxErrorKind::ImageNotFound
             | SandboxErrorKind::NotEnforced
             | SandboxErrorKind::Exhausted
+            | SandboxErrorKind::Overloaded
             | SandboxErrorKind::Unsupported => Self::Container { message, source: Some(error) },
             _ => Self::ExecutionFailed {
                 command: String::new(),

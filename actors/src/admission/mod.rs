@@ -2,11 +2,17 @@
 //!
 //! A [`Gate`] stands in front of one such thing. It is busy without being crowded: while there is room, whoever asks is
 //! admitted at once; else those who wait are admitted in the order of their tenants' [`Share`]s, not in the order in which
-//! they came, so that a tenant that asks a thousand times waits behind itself. The order is a pure machine ([`schedule`]).
+//! they came, so that a tenant that asks a thousand times waits behind itself. The order is a pure machine
+//! (`schedule`). [`AdmittedModel`] and [`AdmittedSource`] put a model and sandboxes behind one.
 
 mod gate;
 mod schedule;
 mod share;
 
+mod model;
+mod source;
+
 pub use gate::{Gate, GateLoad, Overloaded, Permit};
+pub use model::AdmittedModel;
 pub use share::Share;
+pub use source::AdmittedSource;

@@ -90,6 +90,11 @@ async fn keep(
         let message = "the session's sandbox was closed";
         return Err((SandboxError::new(SandboxErrorKind::Unavailable, message), ready));
     }
+    let Some(admitted) = over.run_until_cancelled(source.admit(deadline)).await else { return Ok(()) };
+    let _permit = match admitted {
+        Ok(permit) => permit,
+        Err(error) => return Err((error, ready)),
+    };
     let Some(opened) = over.run_until_cancelled(source.open(deadline)).await else { return Ok(()) };
     let executor: Arc<dyn Executor> = match opened {
         Ok(executor) => Arc::from(executor),

@@ -8,6 +8,8 @@ use conjure_base::{Deadline, SystemClock};
 use conjure_sandbox::{Connector, ExecutionContext, Executor, Isolation, Layout, Sandbox, SandboxError};
 use futures_util::future::BoxFuture;
 
+use crate::admission::Permit;
+
 /// Makes the sandboxes of one session, one after another, each with the same workspace.
 ///
 /// It is asked again only when nothing of the sandbox before is left. What it makes it gives away: no two sessions can have
@@ -19,6 +21,15 @@ pub trait ExecutorSource: Send + Sync + fmt::Debug {
     /// What they keep apart from the host, as far as that is known before one is made.
     fn isolation(&self) -> Isolation {
         Isolation::NONE
+    }
+
+    /// Waits until there may be one more sandbox, and returns what is held from before it is made until nothing of it is left.
+    ///
+    /// # Errors
+    /// When there may be none, or not before `deadline`.
+    fn admit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
+        let _ = deadline;
+        Box::pin(async { Ok(None) })
     }
 
     /// Makes a sandbox. Dropping the future releases what was made so far.

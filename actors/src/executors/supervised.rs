@@ -176,7 +176,8 @@ fn not_started(error: &StartError) -> SandboxError {
         | SandboxErrorKind::ImageNotFound
         | SandboxErrorKind::NotEnforced
         | SandboxErrorKind::NoSpace
-        | SandboxErrorKind::Exhausted => kind,
+        | SandboxErrorKind::Exhausted
+        | SandboxErrorKind::Overloaded => kind,
         _ => SandboxErrorKind::Unavailable,
     };
     SandboxError::new(kind, format!("the sandbox could not be started: {why}"))

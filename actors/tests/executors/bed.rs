@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::executors::{ConnectorSource, ExecutorsSpec, SupervisedExecutor};
+use conjure_actors::admission::{AdmittedSource, Gate};
+use conjure_actors::executors::{ConnectorSource, ExecutorSource, ExecutorsSpec, SupervisedExecutor};
 use conjure_actors::supervision::{
     Child, ChildId, Intensity, Root, StartError, Strategy, SupervisorSpec, Worker, WorkerSpec,
 };
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, TenantId};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, Jail, Local,
     SandboxError,
@@ -83,12 +84,27 @@ impl Bed {
         change: impl FnOnce(&mut ExecutionContext),
         shape: impl FnOnce(ExecutorsSpec) -> ExecutorsSpec,
     ) -> Self {
+        Self::made(kind, change, |source| shape(ExecutorsSpec::new(source))).await
+    }
+
+    /// One whose sandboxes pass this gate.
+    pub(crate) async fn behind(kind: Kind, gate: &Gate, tenant: &str) -> Self {
+        let (gate, tenant) = (gate.clone(), TenantId::new(tenant).unwrap());
+        let admitted = |source| ExecutorsSpec::new(Arc::new(AdmittedSource::new(source, gate, tenant)));
+        Self::made(kind, |_| {}, admitted).await
+    }
+
+    async fn made(
+        kind: Kind,
+        change: impl FnOnce(&mut ExecutionContext),
+        shape: impl FnOnce(Arc<dyn ExecutorSource>) -> ExecutorsSpec,
+    ) -> Self {
         let workspace = tempfile::tempdir().unwrap();
         let mut context = ExecutionContext::new(workspace.path());
         change(&mut context);
         let inner = ConnectorSource::new(kind.connector(), context).unwrap();
         let source = Arc::new(Source::new(inner, workspace.path().to_str().unwrap()));
-        let spec = shape(ExecutorsSpec::new(Arc::clone(&source) as _));
+        let spec = shape(Arc::clone(&source) as _);
         let (child, executor) = spec.build().unwrap();
         let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne)
             .intensity(Intensity::new(100, Duration::from_secs(1)));

@@ -1,6 +1,8 @@
 //! The sandbox of a session, supervised: with real sandboxes, which really die.
 
 #[cfg(test)]
+mod admitted;
+#[cfg(test)]
 mod bed;
 #[cfg(test)]
 mod deaths;

@@ -4,9 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::admission::{Gate, Overloaded, Permit, Share};
-use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
-use futures_util::FutureExt as _;
+use conjure_actors::admission::{AdmittedModel, Gate, Overloaded, Permit, Share};
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId, TurnId};
+use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
+use conjure_conversation::{Model as _, ModelErrorKind, ModelEvent, Request};
+use futures_util::{FutureExt as _, StreamExt as _};
 
 fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
@@ -100,4 +102,48 @@ async fn no_place_is_lost_when_those_who_wait_go() {
     tasks.join_all().await;
     assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
     assert!((1..=3).contains(&most.load(std::sync::atomic::Ordering::Relaxed)));
+}
+
+fn request() -> Request {
+    Request {
+        turn: TurnId::FIRST,
+        call: 1,
+        instructions: Vec::new(),
+        tools: Arc::from([]),
+        messages: Vec::new(),
+        container: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_model_has_its_place_until_its_stream_is_over() {
+    let gate = Gate::new("the model calls", 1, Share::default());
+    let script = "version: 1\nturns:\n- content: one\n- content: two\n- content: three\n";
+    let model = Arc::new(ScriptedModel::new(Script::from_text(script, ScriptFormat::Yaml, "here").unwrap()));
+    let patience = Duration::from_secs(5);
+    let model = AdmittedModel::new(model, gate.clone(), tenant("acme"), patience);
+    let mut first = model.stream(request());
+    assert_eq!(gate.load().admitted, 0, "nothing happens before it is polled");
+    first.next().await.unwrap().unwrap();
+    let mut second = model.stream(request());
+    let refused = second.next().await.unwrap().unwrap_err();
+    assert_eq!(refused.kind, ModelErrorKind::Overloaded);
+    assert!(refused.is_retryable() && refused.retry_after.is_some(), "{refused}");
+    assert!(second.next().await.is_none());
+
+    let (rest, third) = tokio::join!(
+        async {
+            let events: Vec<_> = first.collect().await;
+            matches!(events.last(), Some(Ok(ModelEvent::Finished(_))))
+        },
+        model.stream(request()).collect::<Vec<_>>(),
+    );
+    assert!(rest && matches!(third.last(), Some(Ok(ModelEvent::Finished(_)))), "{third:?}");
+    assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
+    // One that is dropped in the midst gives its place back, too.
+    let mut dropped = model.stream(request());
+    let _ = dropped.next().await;
+    assert_eq!(gate.load().admitted, 1);
+    drop(dropped);
+    assert_eq!(gate.load().admitted, 0);
 }

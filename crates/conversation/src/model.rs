@@ -169,6 +169,8 @@ pub enum ModelErrorKind {
     Protocol,
     /// A deadline passed.
     Timeout,
+    /// The host has too many calls under way to take on another one in time; nothing was sent.
+    Overloaded,
     /// A scripted model was sent something else than its script expects, or is at its end.
     Script,
 }
@@ -247,6 +249,8 @@ impl ModelError {
                     | ApiErrorKind::Overloaded
             ),
             ModelErrorKind::Connection | ModelErrorKind::Truncated | ModelErrorKind::Timeout => true,
+            // Of a share that is nothing, nothing comes later.
+            ModelErrorKind::Overloaded => self.retry_after.is_some(),
             ModelErrorKind::Protocol | ModelErrorKind::Script => false,
         }
     }

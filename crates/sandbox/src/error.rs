@@ -36,6 +36,8 @@ pub enum SandboxErrorKind {
     NotExecutable,
     /// No more processes, memory or files can be had.
     Exhausted,
+    /// So many sandboxes are live, or asked for, that there was none in time.
+    Overloaded,
     /// Its time was up.
     TimedOut,
     /// It was cancelled.
@@ -77,6 +79,7 @@ impl SandboxError {
             self.kind,
             SandboxErrorKind::Lost
                 | SandboxErrorKind::Exhausted
+                | SandboxErrorKind::Overloaded
                 | SandboxErrorKind::Unavailable
                 | SandboxErrorKind::EngineUnavailable
         )

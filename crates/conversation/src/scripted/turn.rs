@@ -411,12 +411,13 @@ fn error_kind(name: &str) -> Result<ModelErrorKind, String> {
         ("truncated", _) => ModelErrorKind::Truncated,
         ("protocol", _) => ModelErrorKind::Protocol,
         ("timeout", _) => ModelErrorKind::Timeout,
+        ("overloaded", _) => ModelErrorKind::Overloaded,
         ("script", _) => ModelErrorKind::Script,
         (_, ApiErrorKind::Unknown(_)) => {
             return Err(format!(
                 "`{name}` is not a type of error; use one of the service (`overloaded_error`, \
                  `rate_limit_error`, `invalid_request_error`, …), or `connection`, `truncated`, `protocol`, \
-                 `timeout`, `script`, or `{UNKNOWN}NAME`"
+                 `timeout`, `overloaded`, `script`, or `{UNKNOWN}NAME`"
             ));
         }
         (_, known) => ModelErrorKind::Api(known),
@@ -430,6 +431,7 @@ pub(super) fn error_type(kind: &ModelErrorKind) -> String {
         ModelErrorKind::Truncated => "truncated".to_owned(),
         ModelErrorKind::Protocol => "protocol".to_owned(),
         ModelErrorKind::Timeout => "timeout".to_owned(),
+        ModelErrorKind::Overloaded => "overloaded".to_owned(),
         ModelErrorKind::Script => "script".to_owned(),
         ModelErrorKind::Api(ApiErrorKind::Unknown(name)) => format!("{UNKNOWN}{name}"),
         ModelErrorKind::Api(known) => known.clone().into(),

@@ -1,0 +1,62 @@
+//! A model whose calls pass a gate.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, SystemClock, TenantId};
+use conjure_conversation::{Model, ModelError, ModelErrorKind, ModelStream, Request};
+use futures_util::future::{Either, ready};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+
+use super::gate::{Gate, Overloaded};
+
+/// A model whose calls wait until the gate admits one more of the tenant. A call is admitted from before its request is sent
+/// until its stream has ended or is dropped.
+pub struct AdmittedModel {
+    model: Arc<dyn Model>,
+    gate: Gate,
+    tenant: TenantId,
+    patience: Duration,
+}
+
+impl AdmittedModel {
+    /// This model behind this gate, for this tenant. A call that is not admitted within `patience` fails as
+    /// [`ModelErrorKind::Overloaded`].
+    #[must_use]
+    pub fn new(model: Arc<dyn Model>, gate: Gate, tenant: TenantId, patience: Duration) -> Self {
+        Self { model, gate, tenant, patience }
+    }
+}
+
+impl Model for AdmittedModel {
+    fn stream(&self, request: Request) -> ModelStream {
+        let (model, gate, tenant) = (Arc::clone(&self.model), self.gate.clone(), self.tenant.clone());
+        let patience = self.patience;
+        let admitted = async move { gate.admit(&tenant, SystemClock.deadline(patience)).await };
+        let answering = admitted.map(move |admitted| match admitted {
+            Ok(permit) => Either::Left(model.stream(request).inspect(move |_| {
+                // Held as long as the stream is.
+                let _ = &permit;
+            })),
+            Err(refused) => Either::Right(stream::once(ready(Err(refused.into())))),
+        });
+        answering.into_stream().flatten().boxed()
+    }
+}
+
+impl From<Overloaded> for ModelError {
+    fn from(overloaded: Overloaded) -> Self {
+        let retry_after = overloaded.retry_after;
+        Self { retry_after, ..Self::new(ModelErrorKind::Overloaded, overloaded.to_string()) }
+    }
+}
+
+impl fmt::Debug for AdmittedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdmittedModel")
+            .field("gate", &self.gate)
+            .field("tenant", &self.tenant)
+            .finish_non_exhaustive()
+    }
+}

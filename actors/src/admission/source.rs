@@ -1,0 +1,54 @@
+//! Sandboxes that pass a gate.
+
+use std::sync::Arc;
+
+use conjure_base::{Deadline, TenantId};
+use conjure_sandbox::{Executor, Isolation, Layout, SandboxError, SandboxErrorKind};
+use futures_util::future::BoxFuture;
+
+use super::gate::{Gate, Overloaded, Permit};
+use crate::executors::ExecutorSource;
+
+/// A source whose sandboxes wait until the gate admits one more of the tenant. A sandbox is admitted from before it is made until
+/// nothing of it is left.
+#[derive(Debug)]
+pub struct AdmittedSource {
+    source: Arc<dyn ExecutorSource>,
+    gate: Gate,
+    tenant: TenantId,
+}
+
+impl AdmittedSource {
+    /// This source behind this gate, for this tenant.
+    #[must_use]
+    pub fn new(source: Arc<dyn ExecutorSource>, gate: Gate, tenant: TenantId) -> Self {
+        Self { source, gate, tenant }
+    }
+}
+
+impl ExecutorSource for AdmittedSource {
+    fn layout(&self) -> &Layout {
+        self.source.layout()
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.source.isolation()
+    }
+
+    fn admit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
+        Box::pin(async move {
+            let permit = self.gate.admit(&self.tenant, deadline).await?;
+            Ok(Some(permit))
+        })
+    }
+
+    fn open(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        self.source.open(deadline)
+    }
+}
+
+impl From<Overloaded> for SandboxError {
+    fn from(overloaded: Overloaded) -> Self {
+        Self::new(SandboxErrorKind::Overloaded, overloaded.to_string())
+    }
+}
