@@ -1,43 +1,74 @@
-//! `cargo bench --bench crash -- KILLS [SEED]`: what is lost, repeated and left when the host is killed at random moments.
+//! `cargo bench --bench crash -- KILLS [SEED] [docker]`: what is lost, repeated and left when hosts are killed at random moments.
 //!
-//! The host is a program that embeds the runtime over SQLite, with sessions of two tenants whose turns call tools in real
-//! jails; it tells its parent each acknowledgement over a pipe. The parent kills it by SIGKILL, 1,000 times unless it is told
-//! otherwise, starts it again on the same folder, and compares. Three counts, each of which must be 0: `lost`, what was
-//! acknowledged and is not recorded, or is recorded otherwise; `repeated`, calls that ran or were answered twice; `leftover`,
-//! processes, folders, control groups and mounts of a dead host once the next one has swept. A fourth, `invalid`, are requests
-//! that no service would accept. The seed is printed: it repeats the moments and the conversations, as far as the machine's own
-//! chance allows. Excluded: the crash of the machine, for which the journal syncs, and containers.
+//! A host is a program that embeds [`conjure::Runtime`] over a data folder, with sessions of two tenants whose turns call tools
+//! in real jails, or, with `docker`, in containers; they have a skill, which is edited meanwhile, and secrets, and are deleted
+//! at random. It tells its parent each acknowledgement over a pipe. The parent kills it by SIGKILL, 1,000 times (20 times with
+//! containers) unless it is told otherwise, starts it again on the same folder, and compares; at times there is a second host on
+//! the same folder, which is killed, too. Counted, and each must be 0: `lost`, what was acknowledged and is not recorded, or is
+//! recorded otherwise; `repeated`, calls that ran or were answered twice; `leftover`, processes, control groups, mounts, containers
+//! and folders of a dead host once the next one has started, and what the data folder has of no session; `invalid`, requests that
+//! no service would accept; `exposed`, secrets that were told, or lie on the disk. The seed is printed: it repeats the moments and
+//! the conversations, as far as the machine's own chance allows. Excluded: the crash of the machine, for which the journal syncs.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-#[path = "../actors/tests/crash/drill/mod.rs"]
+#[path = "../tests/crash/drill/mod.rs"]
 mod drill;
+#[cfg(feature = "docker")]
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/engine.rs"]
+mod engine;
+#[cfg(feature = "docker")]
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/image.rs"]
+mod image;
 
 use std::error::Error;
 
-use drill::{Plan, be_the_host, drill};
+use drill::{Plan, Sandboxes, be_the_host, drill};
 
 const KILLS: u64 = 1_000;
 
-fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+/// A container takes longer.
+const CONTAINER_KILLS: u64 = 20;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some(worked) = be_the_host(&arguments) {
         return worked;
     }
     let mut numbers = arguments.iter().filter_map(|argument| argument.parse().ok());
-    let kills = numbers.next().unwrap_or(KILLS);
-    let seed = numbers.next().unwrap_or_else(|| u64::from(std::process::id()));
-    println!("{kills} kills, seed {seed}");
-    let findings = drill(&Plan { kills, seed, sessions: 2 })?;
-    print!("{findings}");
-    let cases = [
-        ("lost", &findings.lost),
-        ("repeated", &findings.repeated),
-        ("leftover", &findings.leftover),
-        ("invalid", &findings.invalid),
-    ];
-    for (case, found) in cases {
-        println!("RESULT goal=crash case={case} ours={} unit=count", found.len());
+    let (kills, seed) = (numbers.next(), numbers.next());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    if arguments.iter().any(|argument| argument == "docker") {
+        return in_containers(kills.unwrap_or(CONTAINER_KILLS), seed);
     }
-    if findings.is_clean() { Ok(()) } else { Err("the host did not survive its death whole".into()) }
+    run(&Plan { kills: kills.unwrap_or(KILLS), seed, sessions: 2, sandboxes: Sandboxes::Jails }, "")
+}
+
+#[cfg(feature = "docker")]
+fn in_containers(kills: u64, seed: u64) -> Result<()> {
+    let Some(image) = image::test_image() else {
+        println!("SKIPPED docker: no engine answers at its usual socket");
+        return Ok(());
+    };
+    let (image, engine) = (image.name().to_owned(), engine::docker().to_string());
+    run(&Plan { kills, seed, sessions: 1, sandboxes: Sandboxes::Containers { image, engine } }, "docker-")
+}
+
+#[cfg(not(feature = "docker"))]
+fn in_containers(_: u64, _: u64) -> Result<()> {
+    Err("this build has no containers".into())
+}
+
+fn run(plan: &Plan, prefix: &str) -> Result<()> {
+    println!("{} kills, seed {}", plan.kills, plan.seed);
+    let findings = drill(plan)?;
+    print!("{findings}");
+    for (case, found) in findings.kinds() {
+        println!("RESULT goal=crash case={prefix}{case} ours={} unit=count", found.len());
+    }
+    if findings.is_clean() { Ok(()) } else { Err("the hosts did not survive their deaths whole".into()) }
 }

@@ -25,7 +25,7 @@ use super::sandboxes::Sandboxes;
 use super::skills::{choose, default_key};
 use super::spec::SessionSpec;
 use super::storage::Storage;
-use super::sweep::{sweep_containers, sweep_folders};
+use super::sweep::{bury, sweep_containers, sweep_folders, sweep_groups};
 use crate::workspace::{ProducedFiles, Snapshot, Workspace};
 
 /// How long the skills of the configuration's folders may take to be found.
@@ -127,11 +127,14 @@ impl Runtime {
                     })
                 };
                 let (presence, dead) = blocking("announcing this process", announcing).await?;
-                if dead > 0 {
-                    tracing::info!(dead, "hosts have died; what they left is removed");
+                let presence = Arc::new(presence);
+                if dead.count() > 0 {
+                    tracing::info!(dead = dead.count(), "hosts have died; what they left is removed");
                     sweep_folders(&home).await?;
+                    sweep_groups().await?;
+                    bury(Arc::clone(&presence), dead).await?;
                 }
-                Some(Arc::new(presence))
+                Some(presence)
             }
         };
         sweep_containers(&options.config).await;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <data>/hosts/NAME        locked while the process lives; the name is the digest of its owner's name
-//! <data>/hosts/NAME.dead   it was found dead, not long ago
+//! <data>/hosts/NAME.dead   it was found dead, not long ago, and what it left is swept
 //! <data>/hosts/begin.turn  locked by a process that begins
 //! ```
 //!
@@ -33,10 +33,24 @@ pub(crate) struct Presence {
     _lock: File,
 }
 
+/// Processes that are found to be dead, and that nobody has swept for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Dead {
+    marks: Vec<PathBuf>,
+}
+
+impl Dead {
+    /// How many they are.
+    pub(crate) const fn count(&self) -> usize {
+        self.marks.len()
+    }
+}
+
 impl Presence {
-    /// Shows that this process lives, and says how many are found to be dead. Blocks, for as long as others that begin at the
-    /// same time do this.
-    pub(crate) fn announce(data: &Path, owner: &Owner) -> io::Result<(Self, usize)> {
+    /// Shows that this process lives, and says who is found to be dead. Once what they left is swept, they are to be
+    /// [buried](Self::bury): until then whoever begins finds them, too. Blocks, for as long as others that begin at the same time
+    /// do this.
+    pub(crate) fn announce(data: &Path, owner: &Owner) -> io::Result<(Self, Dead)> {
         let folder = data.join("hosts");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         // Until it is returned: nobody looks around who could take what is being made for that of a dead one.
@@ -53,6 +67,23 @@ impl Presence {
         Ok((presence, dead))
     }
 
+    /// Nothing is left of these: nobody sweeps for them any more. Blocks, as [`Presence::announce`] does.
+    pub(crate) fn bury(&self, dead: &Dead) -> io::Result<()> {
+        let turn = open(&self.folder.join(TURN))?;
+        turn.lock()?;
+        for path in &dead.marks {
+            // Somebody else was faster, or one began anew under its name.
+            let Ok(file) = File::open(path) else { continue };
+            if file.try_lock().is_err() {
+                continue;
+            }
+            // Its date says since when it is known.
+            fs::write(path.with_extension("dead"), b"")?;
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+
     /// Everything was stopped: nothing is left of this process. Blocks for a moment.
     pub(crate) fn leave(&self) {
         remove(&self.own);
@@ -67,9 +98,9 @@ impl Presence {
         }
     }
 
-    /// Marks those that are newly found to be dead, and forgets those that were long ago.
-    fn look_around(&self) -> io::Result<usize> {
-        let mut found = 0;
+    /// Finds those that are dead, and forgets those that were long ago.
+    fn look_around(&self) -> io::Result<Dead> {
+        let mut dead = Dead::default();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             match path.extension().and_then(|extension| extension.to_str()) {
@@ -86,17 +117,11 @@ impl Presence {
                         remove(&path);
                         continue;
                     }
-                    found += 1;
-                    let marked = path.with_extension("dead");
-                    // Its date says since when it is known.
-                    let dated = fs::write(&marked, b"");
-                    if let Err(error) = dated.and_then(|()| fs::remove_file(&path)) {
-                        tracing::debug!(path = %path.display(), %error, "a dead process is not marked as such");
-                    }
+                    dead.marks.push(path);
                 }
             }
         }
-        Ok(found)
+        Ok(dead)
     }
 }
 
@@ -131,7 +156,7 @@ mod tests {
         let [one, other, nobody] = ["one", "other", "nobody"].map(|name| Owner::new(name).unwrap());
         let (first, dead) = Presence::announce(data.path(), &one).unwrap();
         let (second, found) = Presence::announce(data.path(), &other).unwrap();
-        assert_eq!((dead, found), (0, 0));
+        assert_eq!((dead.count(), found.count()), (0, 0));
         assert!(!second.is_dead(&one) && !first.is_dead(&other) && !first.is_dead(&nobody));
         second.leave();
         drop(second);
@@ -141,14 +166,23 @@ mod tests {
         // It ends before everything was stopped.
         drop(second);
         assert!(first.is_dead(&other));
-        let third = Owner::new("third").unwrap();
+        let [third, fourth] = ["third", "fourth"].map(|name| Owner::new(name).unwrap());
         let (third, found) = Presence::announce(data.path(), &third).unwrap();
-        assert_eq!(found, 1);
+        assert_eq!(found.count(), 1);
         assert!(third.is_dead(&other) && !third.is_dead(&one));
-        // One that begins anew under the same name lives.
+        // Until somebody has swept for it, whoever begins finds it.
+        let (fourth, again) = Presence::announce(data.path(), &fourth).unwrap();
+        assert_eq!(again.count(), 1);
+        third.bury(&found).unwrap();
+        fourth.bury(&again).unwrap();
+        assert!(third.is_dead(&other));
+        // One that begins anew under the same name lives, and is not buried for the one before.
         let (_again, found) = Presence::announce(data.path(), &other).unwrap();
-        assert_eq!(found, 0);
+        assert_eq!(found.count(), 0);
+        third.bury(&again).unwrap();
         assert!(!third.is_dead(&other));
+        let (_, found) = Presence::announce(data.path(), &Owner::new("fifth").unwrap()).unwrap();
+        assert_eq!(found.count(), 0);
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! Clearing up, at the start, after hosts that are dead: what their sandboxes had on the disk, and their containers.
+//! Clearing up, at the start, after hosts that are dead: what their sandboxes had on the disk, their control groups and their
+//! containers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::TenantId;
+use conjure_sandbox::Cgroups;
 
 use super::error::RuntimeError;
 use super::home::Home;
+use super::hosts::{Dead, Presence};
 use super::outfit::blocking;
 use crate::config::Config;
 #[cfg(feature = "docker")]
@@ -26,6 +29,27 @@ pub(super) async fn sweep_folders(home: &Arc<Home>) -> Result<(), RuntimeError> 
             if let Err(error) = home.tenant(&tenant) {
                 tracing::warn!(%tenant, %error, "what dead hosts left of a tenant is not removed");
             }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Removes the control groups of dead hosts, and kills what is still in them.
+pub(super) async fn sweep_groups() -> Result<(), RuntimeError> {
+    let sweeping = || {
+        let removed = Cgroups::detect().sweep();
+        tracing::debug!(removed, "removed control groups of dead hosts");
+        Ok(())
+    };
+    blocking("the sweep of control groups", sweeping).await
+}
+
+/// What these left is swept. Where that cannot be noted, the next start sweeps once more.
+pub(super) async fn bury(presence: Arc<Presence>, dead: Dead) -> Result<(), RuntimeError> {
+    blocking("the note of who is dead", move || {
+        if let Err(error) = presence.bury(&dead) {
+            tracing::debug!(%error, "dead hosts are not marked as such");
         }
         Ok(())
     })

@@ -1,18 +1,19 @@
-//! What a host has left: processes, folders of sandboxes, control groups, mounts.
+//! What a host has left on the machine: processes, control groups, mounts, containers.
 //!
 //! Whatever loses its parent below this process becomes its child (a "subreaper"), so nothing can hide: what is a child and
-//! not the present host was left by one before.
+//! no present host was left by one before.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use conjure_base::{Clock, SystemClock};
+use conjure::{Clock as _, SystemClock};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-use super::Result;
+use super::bed::Sandboxes;
 use super::findings::Findings;
-use super::host::data_folder;
+use super::process::Identity;
+use super::{Result, containers};
 
 /// How long the processes of a killed host may take to be gone once the next one is ready.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,45 +23,45 @@ pub(crate) fn adopt_orphans() -> Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Looks for what the hosts with these process numbers left. `present` is the host that runs now, if one does.
+/// Looks for what the hosts that are dead left.
 pub(crate) fn check(
     folder: &Path,
-    dead: &[u32],
-    present: Option<u32>,
+    sandboxes: &Sandboxes,
+    dead: &[Identity],
+    living: &[Identity],
     findings: &mut Findings,
 ) -> Result<()> {
     let deadline = SystemClock.deadline(PATIENCE);
-    let mut orphans = living_orphans(present)?;
+    let mut orphans = living_orphans(living)?;
     findings.tally.late += orphans.len() as u64;
     while !orphans.is_empty() && !SystemClock.remaining(deadline).is_zero() {
         std::thread::yield_now();
-        orphans = living_orphans(present)?;
+        orphans = living_orphans(living)?;
     }
     findings.leftover.extend(orphans.into_iter().map(|(pid, what)| format!("the process {pid} `{what}`")));
-    let sandboxes = data_folder(folder).join("sandboxes");
-    for entry in fs::read_dir(&sandboxes)? {
-        findings.leftover.push(format!("the folder `{}`", entry?.path().display()));
-    }
     let namespace = fs::read_link("/proc/self/ns/pid")?;
     let namespace = namespace.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
-    let names: Vec<String> = dead.iter().map(|pid| format!("conjure-{namespace}-{pid}-")).collect();
-    look_for_groups(Path::new("/sys/fs/cgroup"), &names, 0, findings);
+    let names = dead.iter().map(|host| format!("conjure-{namespace}-{}-{}-", host.pid, host.started));
+    look_for_groups(Path::new("/sys/fs/cgroup"), &names.collect::<Vec<_>>(), 0, findings);
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let folder = folder.to_string_lossy();
     for line in mounts.lines().filter(|line| line.contains(&*folder)) {
         findings.leftover.push(format!("the mount `{line}`"));
     }
+    for container in containers::of_the_dead(sandboxes, living)? {
+        findings.leftover.push(format!("the container {container}"));
+    }
     Ok(())
 }
 
-/// The children that are not the present host and live, with what they run. Those that have ended are laid to rest.
-fn living_orphans(present: Option<u32>) -> Result<Vec<(i32, String)>> {
+/// The children that are no present host and live, with what they run. Those that have ended are laid to rest.
+fn living_orphans(living: &[Identity]) -> Result<Vec<(i32, String)>> {
     let mut found = Vec::new();
     let own = getpid().as_raw_nonzero().get();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        if u32::try_from(pid).ok() == present || parent_of(pid) != Some(own) {
+        if living.iter().any(|host| u32::try_from(pid) == Ok(host.pid)) || parent_of(pid) != Some(own) {
             continue;
         }
         let is_over = match Pid::from_raw(pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {

@@ -1,5 +1,5 @@
-//! The host is killed by SIGKILL at random moments while it works, and started again on the same folder: nothing that was
-//! acknowledged is lost, no effect is repeated, every next request is valid, nothing is left.
+//! Hosts are killed by SIGKILL at random moments while they work, and started again on the same data folder: nothing that was
+//! acknowledged is lost, no effect is repeated, every next request is valid, no secret is told, nothing is left.
 //!
 //! The long form is `cargo bench --bench crash -- KILLS`. Without arguments it is the test; it starts itself again as the
 //! host. `SEED KILLS` repeats what another run has found, as far as chance of the machine allows.
@@ -11,7 +11,7 @@ mod drill;
 use std::error::Error;
 use std::process::ExitCode;
 
-use drill::{Plan, be_the_host, drill};
+use drill::{Plan, Sandboxes, be_the_host, drill};
 
 const NAME: &str = "a_killed_host_loses_nothing_and_repeats_nothing";
 const KILLS: u64 = 20;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn drill_until_hard(first: u64, kills: u64) -> Result<bool, Box<dyn Error + Send + Sync>> {
     let (mut unknown, mut abandoned, mut acknowledged) = (0, 0, 0);
     for seed in (first..).take(ROUNDS) {
-        let findings = drill(&Plan { kills, seed, sessions: 2 })?;
+        let findings = drill(&Plan { kills, seed, sessions: 2, sandboxes: Sandboxes::Jails })?;
         println!("seed {seed}: {findings}");
         unknown += findings.tally.unknown;
         abandoned += findings.tally.abandoned;

@@ -1,5 +1,5 @@
-//! A drill: a host that works is killed by SIGKILL at random moments and started again on the same folder, many times over;
-//! what it had acknowledged is compared with what is recorded, and what it left with what should be there.
+//! A drill: a host that works is killed by SIGKILL at random moments and started again on the same data folder, many times
+//! over; what it had acknowledged is compared with what is recorded, and what it left with what should be there.
 //!
 //! The same program is both sides: started with [`HOST`] as its first argument it is the host ([`host`]), else it is the
 //! one who kills ([`driver`]). The test has a short form, the benchmark `crash` the long one.
@@ -7,18 +7,23 @@
 mod random;
 mod words;
 
+mod bed;
 mod host;
 mod player;
 mod visitor;
 
+mod containers;
 mod driver;
 mod findings;
+mod folders;
 mod leftovers;
+mod process;
 mod record;
 mod whole_record;
 
 use std::error::Error;
 
+pub(crate) use bed::Sandboxes;
 pub(crate) use driver::{Plan, drill};
 pub(crate) use host::be_the_host;
 

@@ -4,16 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use conjure_base::Timestamp;
-use conjure_conversation::{
-    Block, Command, CommandKind, Event, EventKind, State, Step, ToolOutcome, apply, decide, next, pairing,
-    session_events,
-};
-use conjure_journal::{Recorded, SessionKey};
+use conjure::{Block, Event, EventKind, SessionKey, Timestamp, session_events};
+use conjure_conversation::{Command, CommandKind, State, Step, ToolOutcome, apply, decide, next, pairing};
+use conjure_journal::Recorded;
 
 use super::Result;
+use super::bed::{SECRET, place};
 use super::findings::Findings;
-use super::host::workspace;
 use super::player::{EFFECTS, line_of};
 use super::words::{Word, fingerprint};
 
@@ -49,6 +46,10 @@ impl Record {
         }
     }
 
+    pub(crate) const fn key(&self) -> &SessionKey {
+        &self.key
+    }
+
     pub(crate) fn known(&self) -> u64 {
         self.events.len() as u64
     }
@@ -60,6 +61,9 @@ impl Record {
                 findings.lost.push(format!("{}: event {} comes after {}", self.key, one.seq, self.known()));
             }
             let event: Event = serde_json::from_slice(&one.body)?;
+            if String::from_utf8_lossy(&one.body).contains(SECRET) {
+                findings.exposed.push(format!("{}: event {} holds a secret", self.key, one.seq));
+            }
             self.prints.push(fingerprint(&String::from_utf8_lossy(&one.body)));
             self.take_in(&event, findings);
             self.events.push(event);
@@ -183,12 +187,20 @@ impl Record {
         }
     }
 
-    /// The lines of the workspace are those of the calls that ran, and none is there twice.
+    /// The lines of the workspace are those of the calls that ran, and none is there twice. Those of the skill are all of one
+    /// version.
     pub(crate) fn check_effects(&self, folder: &Path, findings: &mut Findings) -> u64 {
-        let effects = fs::read_to_string(workspace(folder, &self.key).join(EFFECTS)).unwrap_or_default();
-        let mut lines: BTreeMap<&str, u32> = BTreeMap::new();
+        let workspace = place(folder, &self.key).join("workspace");
+        let effects = fs::read_to_string(workspace.join(EFFECTS)).unwrap_or_default();
+        let (mut lines, mut versions): (BTreeMap<&str, u32>, BTreeSet<&str>) = Default::default();
         for line in effects.lines() {
+            let (line, version) =
+                line.split_once('@').map_or((line, None), |(line, version)| (line, Some(version)));
+            versions.extend(version);
             *lines.entry(line).or_default() += 1;
+        }
+        if versions.len() > 1 {
+            findings.lost.push(format!("{}: its skill changed: {versions:?}", self.key));
         }
         for (line, count) in &lines {
             if *count > 1 {

@@ -4,15 +4,14 @@ use std::fmt;
 use std::io::Write as _;
 use std::str::FromStr;
 
-use conjure_base::{SessionId, TenantId};
-use conjure_journal::SessionKey;
+use conjure::{SessionId, SessionKey, TenantId};
 
 use super::Result;
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// The host has opened its journal and its data folder, which sweeps them, and waits to be let loose.
+    /// The host has started, which sweeps what dead ones left, and waits to be let loose.
     Ready,
     /// The session is open.
     Opened(SessionKey),
@@ -28,12 +27,18 @@ pub(crate) enum Word {
     Interrupted(SessionKey, u64),
     /// A listener was told of a recorded event, with this fingerprint.
     Seen(SessionKey, u64, u64),
+    /// The session is about to be deleted.
+    Deleting(SessionKey),
+    /// It is deleted.
+    Deleted(SessionKey),
     /// All turns are over.
     Settled,
     /// The orderly end.
     Stopped,
     /// A model was sent what no service accepts.
     Invalid(String),
+    /// A secret was told.
+    Exposed(String),
     /// What must not happen, happened.
     Fault(String),
 }
@@ -74,9 +79,12 @@ impl fmt::Display for Word {
             Self::Decided(key, call) => write!(f, "decided {} {call}", write_key(key)),
             Self::Interrupted(key, seq) => write!(f, "interrupted {} {seq}", write_key(key)),
             Self::Seen(key, seq, print) => write!(f, "seen {} {seq} {print}", write_key(key)),
+            Self::Deleting(key) => write!(f, "deleting {}", write_key(key)),
+            Self::Deleted(key) => write!(f, "deleted {}", write_key(key)),
             Self::Settled => f.write_str("settled"),
             Self::Stopped => f.write_str("stopped"),
             Self::Invalid(what) => write!(f, "invalid {what}"),
+            Self::Exposed(what) => write!(f, "exposed {what}"),
             Self::Fault(what) => write!(f, "fault {what}"),
         }
     }
@@ -98,9 +106,12 @@ impl FromStr for Word {
             "decided" => Self::Decided(read_key(part()?)?, part()?.to_owned()),
             "interrupted" => Self::Interrupted(read_key(part()?)?, part()?.parse()?),
             "seen" => Self::Seen(read_key(part()?)?, part()?.parse()?, part()?.parse()?),
+            "deleting" => Self::Deleting(read_key(part()?)?),
+            "deleted" => Self::Deleted(read_key(part()?)?),
             "settled" => Self::Settled,
             "stopped" => Self::Stopped,
             "invalid" => Self::Invalid(rest.to_owned()),
+            "exposed" => Self::Exposed(rest.to_owned()),
             "fault" => Self::Fault(rest.to_owned()),
             _ => return Err(format!("`{line}` is no word of the host").into()),
         })
@@ -116,6 +127,8 @@ impl Word {
             | Self::Sent(key, ..)
             | Self::Steered(key, ..)
             | Self::Decided(key, _)
+            | Self::Deleting(key)
+            | Self::Deleted(key)
             | Self::Interrupted(key, _)
             | Self::Seen(key, ..) => Some(key),
             _ => None,

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use conjure_actors::runtime::{Runtime, SessionSpec};
-use conjure_actors::session::{Session, SessionError, SessionSnapshot, SessionStatus, Subscription, Update};
-use conjure_base::{Clock, SystemClock, TurnId};
-use conjure_conversation::Decision;
-use conjure_journal::SessionKey;
+use conjure::{
+    Clock as _, Decision, Runtime, RuntimeError, Session, SessionError, SessionId, SessionKey,
+    SessionSnapshot, SessionStatus, Subscription, SystemClock, TenantId, TurnId, Update,
+};
 
 use super::Result;
+use super::bed::SECRET;
+use super::host::spec;
 use super::random::Random;
 use super::words::{Word, fingerprint};
 
 /// With so many events a session is left for another.
-const EVENTS: u64 = 400;
+const EVENTS: u64 = 160;
 
 /// How often it is looked when nothing is told.
 const PAUSE: Duration = Duration::from_millis(40);
@@ -44,29 +45,57 @@ pub(crate) fn key(session: &Session) -> SessionKey {
     SessionKey::new(session.tenant().clone(), session.id())
 }
 
+/// How a visit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Farewell {
+    /// The session has had enough, or has nothing left to do.
+    Enough,
+    /// In the middle of whatever it does.
+    Abrupt,
+}
+
+/// Deletes a session, and says so.
+pub(crate) async fn delete(runtime: &Runtime, tenant: &TenantId, id: SessionId) -> Result<()> {
+    let key = SessionKey::new(tenant.clone(), id);
+    Word::Deleting(key.clone()).say();
+    match runtime.delete(tenant, id).await {
+        // An attempt before this one broke off when the record was gone already.
+        Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Word::Deleted(key).say();
+    Ok(())
+}
+
 impl Visitor {
     /// Visits this session, and others after it.
     pub(crate) async fn run(mut self, mut session: Session) -> Result<()> {
         loop {
-            self.visit(&session).await?;
+            let farewell = self.visit(&session).await?;
             if self.task == Task::Settle {
                 return Ok(());
             }
-            Word::Retired(key(&session)).say();
-            let tenant = session.tenant().clone();
-            session = self.runtime.open(SessionSpec::new(tenant)).await?;
+            let (tenant, id) = (session.tenant().clone(), session.id());
+            if farewell == Farewell::Abrupt || self.random.below(2) == 0 {
+                delete(&self.runtime, &tenant, id).await?;
+            } else {
+                Word::Retired(key(&session)).say();
+            }
+            session = self.runtime.open(spec(&tenant)).await?;
             Word::Opened(key(&session)).say();
         }
     }
 
-    /// Returns when the session has had enough, or has nothing left to do.
-    async fn visit(&mut self, session: &Session) -> Result<()> {
+    async fn visit(&mut self, session: &Session) -> Result<Farewell> {
         let mut listening = session.subscribe(session.snapshot().await?.events).await?;
         loop {
             let snapshot = session.snapshot().await?;
             let is_idle = snapshot.status == SessionStatus::Idle && snapshot.queue.is_empty();
             if is_idle && (snapshot.events >= EVENTS || self.task == Task::Settle) {
-                return Ok(());
+                return Ok(Farewell::Enough);
+            }
+            if self.task == Task::Work && self.random.below(150) == 0 {
+                return Ok(Farewell::Abrupt);
             }
             self.act(session, &snapshot).await?;
             listen(session, &mut listening).await?;
@@ -150,7 +179,11 @@ async fn listen(session: &Session, listening: &mut Subscription) -> Result<()> {
             () = &mut pause => return Ok(()),
         };
         if let Update::Recorded(event) = update {
-            Word::Seen(key(session), event.seq, fingerprint(&event.to_line())).say();
+            let line = event.to_line();
+            if line.contains(SECRET) {
+                Word::Exposed(format!("{}: event {} tells a secret", key(session), event.seq)).say();
+            }
+            Word::Seen(key(session), event.seq, fingerprint(&line)).say();
             return Ok(());
         }
     }

@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use conjure_base::{Clock, SystemClock};
-use conjure_conversation::{
-    Authorization, Block, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response,
-    StopReason, ToolCall, Usage, pairing,
+use conjure::{
+    Authorization, Block, Clock as _, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
+    Response, StopReason, SystemClock, ToolCall, Usage,
 };
+use conjure_conversation::pairing;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
 
+use super::bed::{SKILL, TOKEN};
 use super::random::Random;
 use super::words::Word;
 
@@ -41,7 +42,7 @@ impl Player {
         let mut random = turn.fork(u64::from(request.call));
         let calls = (0..=random.below(3)).map(|place| {
             let id = format!("t{}c{}p{place}", request.turn.number(), request.call);
-            let (name, input) = call(&id, random.below(12));
+            let (name, input) = call(&id, random.below(14));
             json!({"type": "tool_use", "id": id, "name": name, "input": input}).to_string()
         });
         (calls.filter_map(|json| Block::from_json(json).ok()).collect(), StopReason::ToolUse)
@@ -62,6 +63,10 @@ fn call(id: &str, which: u64) -> (&'static str, Value) {
         4 | 5 => format!("sleep 0.03; {effect}; sleep 0.03"),
         // What it leaves behind ends with its sandbox.
         6 => format!("setsid sleep 1000 > /dev/null 2>&1 & {effect}"),
+        // As the skill was when the session was opened.
+        7 | 8 => format!("sh /mnt/skills/{SKILL}/scripts/run.sh {id}"),
+        // It has the variable, and nobody else sees it.
+        9 => format!("test -n \"${TOKEN}\" && {effect} && printenv {TOKEN}"),
         _ => effect,
     };
     ("bash_tool", json!({"command": command, "description": "leave a line"}))
@@ -71,8 +76,8 @@ fn call(id: &str, which: u64) -> (&'static str, Value) {
 pub(crate) fn line_of(call: &ToolCall) -> Option<String> {
     let input = call.input_value();
     let command = input.get("command")?.as_str()?;
-    let (_, rest) = command.split_once("echo ")?;
-    Some(rest.split_once(' ')?.0.to_owned())
+    let (_, rest) = command.split_once("echo ").or_else(|| command.split_once("run.sh "))?;
+    rest.split(' ').next().map(str::to_owned)
 }
 
 /// Who may do what.

@@ -12,6 +12,8 @@ pub(crate) struct Findings {
     pub(crate) leftover: Vec<String>,
     /// Requests that no service accepts.
     pub(crate) invalid: Vec<String>,
+    /// Secrets that were told, or lie on the disk.
+    pub(crate) exposed: Vec<String>,
     /// What went wrong besides.
     pub(crate) faults: Vec<String>,
     pub(crate) tally: Tally,
@@ -23,9 +25,14 @@ pub(crate) struct Tally {
     pub(crate) kills: u64,
     /// Of these, before the host was ready.
     pub(crate) early_kills: u64,
+    /// Of these, of the second host.
+    pub(crate) companions: u64,
     pub(crate) acknowledged: u64,
     pub(crate) events: u64,
     pub(crate) sessions: usize,
+    pub(crate) deleted: u64,
+    /// Deletions that were under way.
+    pub(crate) cut_deletions: u64,
     pub(crate) turns: u64,
     pub(crate) effects: u64,
     /// Calls that were under way when the host was killed, and are "unknown", or due again.
@@ -39,9 +46,19 @@ pub(crate) struct Tally {
 
 impl Findings {
     pub(crate) fn is_clean(&self) -> bool {
-        [&self.lost, &self.repeated, &self.leftover, &self.invalid, &self.faults]
-            .iter()
-            .all(|kind| kind.is_empty())
+        self.kinds().iter().all(|(_, found)| found.is_empty())
+    }
+
+    /// What may be found, each with its name.
+    pub(crate) const fn kinds(&self) -> [(&'static str, &Vec<String>); 6] {
+        [
+            ("lost", &self.lost),
+            ("repeated", &self.repeated),
+            ("leftover", &self.leftover),
+            ("invalid", &self.invalid),
+            ("exposed", &self.exposed),
+            ("fault", &self.faults),
+        ]
     }
 }
 
@@ -50,29 +67,25 @@ impl fmt::Display for Findings {
         let tally = &self.tally;
         writeln!(
             f,
-            "{} kills ({} before the host was ready); {} acknowledgements, {} events of {} turns in {} sessions, {} effects",
+            "{} kills ({} before the host was ready, {} of a second host); {} acknowledgements, {} events of {} turns, {} \
+             effects; {} sessions stay, {} were deleted",
             tally.kills,
             tally.early_kills,
+            tally.companions,
             tally.acknowledged,
             tally.events,
             tally.turns,
+            tally.effects,
             tally.sessions,
-            tally.effects
+            tally.deleted,
         )?;
         writeln!(
             f,
-            "under way when it was killed: {} calls with effects, {} without, {} model calls; {} processes ended a moment \
-             after the next start",
-            tally.unknown, tally.done_again, tally.abandoned, tally.late
+            "under way at a kill: {} calls with effects, {} without, {} model calls, {} deletions; {} processes ended a \
+             moment after the next start",
+            tally.unknown, tally.done_again, tally.abandoned, tally.cut_deletions, tally.late
         )?;
-        let kinds = [
-            ("lost", &self.lost),
-            ("repeated", &self.repeated),
-            ("leftover", &self.leftover),
-            ("invalid", &self.invalid),
-            ("fault", &self.faults),
-        ];
-        for (kind, found) in kinds {
+        for (kind, found) in self.kinds() {
             for what in found {
                 writeln!(f, "{kind}: {what}")?;
             }

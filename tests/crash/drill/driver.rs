@@ -1,0 +1,242 @@
+//! Whoever kills hosts: starts them, listens to what they say, kills them at random moments, and looks at what is there.
+//!
+//! One host is killed and started again and again. At times there is a second one on the same data folder, which lives
+//! through some of its deaths, and is killed, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use conjure::{Clock as _, SessionKey, SystemClock};
+
+use super::bed::{self, Sandboxes};
+use super::findings::Findings;
+use super::folders::Quiet;
+use super::host::Orders;
+use super::process::{Host, Identity};
+use super::random::Random;
+use super::visitor::Task;
+use super::whole_record::WholeRecord;
+use super::words::{Word, write_key};
+use super::{Result, folders, leftovers};
+
+/// How long anything may take before the drill gives up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A host that is not ready is killed within this time, in milliseconds.
+const START: u64 = 25;
+
+/// A host that works is killed within this time, in milliseconds.
+const WORK: u64 = 250;
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) kills: u64,
+    pub(crate) seed: u64,
+    /// How many sessions of each tenant are busy at a time.
+    pub(crate) sessions: usize,
+    pub(crate) sandboxes: Sandboxes,
+}
+
+/// Kills hosts as often as is planned, has the last one settle everything, and tells what was found.
+pub(crate) fn drill(plan: &Plan) -> Result<Findings> {
+    leftovers::adopt_orphans()?;
+    let folder = tempfile::tempdir()?;
+    bed::furnish(folder.path())?;
+    let mut drill = Drill {
+        plan: plan.clone(),
+        random: Random::new(plan.seed),
+        record: WholeRecord::new(folder.path())?,
+        folder,
+        incarnation: 0,
+        free: BTreeMap::new(),
+        doomed: BTreeMap::new(),
+        companion: None,
+        dead: Vec::new(),
+        findings: Findings::default(),
+    };
+    drill.run().map_err(|error| drill.failed(&*error))?;
+    Ok(drill.findings)
+}
+
+struct Drill {
+    plan: Plan,
+    folder: tempfile::TempDir,
+    random: Random,
+    incarnation: u64,
+    record: WholeRecord,
+    /// The sessions that go on, and that no host has now.
+    free: BTreeMap<String, SessionKey>,
+    /// Those whose deletion had begun.
+    doomed: BTreeMap<String, SessionKey>,
+    companion: Option<Host>,
+    /// The hosts that were killed.
+    dead: Vec<Identity>,
+    findings: Findings,
+}
+
+impl Drill {
+    fn failed(&self, error: &(dyn std::error::Error + Send + Sync)) -> String {
+        format!("seed {}, host {}: {error}\n{}", self.plan.seed, self.incarnation, self.findings)
+    }
+
+    fn run(&mut self) -> Result<()> {
+        while self.findings.tally.kills < self.plan.kills && self.findings.is_clean() {
+            match (&self.companion, self.random.below(4)) {
+                (None, 0) => self.fetch_companion()?,
+                (Some(_), 0) => self.kill_companion()?,
+                _ => self.kill_one()?,
+            }
+        }
+        if self.companion.is_some() {
+            self.kill_companion()?;
+        }
+        self.stop_one(Task::Work)?;
+        self.stop_one(Task::Settle)?;
+        self.record.check_settled(&mut self.findings)
+    }
+
+    /// Starts a host that goes on with these sessions, and has what is doomed deleted.
+    fn start(&mut self, task: Task, known: BTreeMap<String, SessionKey>) -> Result<Host> {
+        self.incarnation += 1;
+        if self.random.below(8) == 0 {
+            bed::write_skill(self.folder.path(), self.incarnation)?;
+        }
+        Host::start(&Orders {
+            folder: self.folder.path().to_owned(),
+            sandboxes: self.plan.sandboxes.clone(),
+            seed: self.plan.seed,
+            incarnation: self.incarnation,
+            task,
+            sessions: self.plan.sessions,
+            known: known.into_values().collect(),
+            doomed: std::mem::take(&mut self.doomed).into_values().collect(),
+        })
+    }
+
+    /// A second host, with some of the sessions.
+    fn fetch_companion(&mut self) -> Result<()> {
+        let mut known = BTreeMap::new();
+        for (name, key) in std::mem::take(&mut self.free) {
+            let theirs = if self.random.below(3) == 0 { &mut known } else { &mut self.free };
+            theirs.insert(name, key);
+        }
+        let mut host = self.start(Task::Work, known)?;
+        self.let_loose(&mut host)?;
+        self.companion = Some(host);
+        Ok(())
+    }
+
+    fn kill_companion(&mut self) -> Result<()> {
+        let Some(mut host) = self.companion.take() else { return Ok(()) };
+        self.findings.tally.kills += 1;
+        self.findings.tally.companions += 1;
+        let moment = self.moment(WORK);
+        host.listen(SystemClock.deadline(moment), |_| false)?;
+        host.kill()?;
+        self.dead.push(host.identity);
+        self.compare(&host)
+    }
+
+    fn kill_one(&mut self) -> Result<()> {
+        let known = std::mem::take(&mut self.free);
+        let mut host = self.start(Task::Work, known)?;
+        self.findings.tally.kills += 1;
+        if self.random.below(6) == 0 {
+            let moment = self.moment(START);
+            if !host.listen(SystemClock.deadline(moment), |word| *word == Word::Ready)? {
+                self.findings.tally.early_kills += 1;
+            }
+        } else {
+            self.let_loose(&mut host)?;
+            let moment = self.moment(WORK);
+            host.listen(SystemClock.deadline(moment), |_| false)?;
+        }
+        host.kill()?;
+        self.dead.push(host.identity);
+        self.compare(&host)
+    }
+
+    /// Within so many milliseconds, with jails.
+    fn moment(&mut self, within: u64) -> Duration {
+        Duration::from_micros(self.random.below(within * self.plan.sandboxes.slowness() * 1000))
+    }
+
+    /// A host that is stopped in order, while it works or when it has settled everything.
+    fn stop_one(&mut self, task: Task) -> Result<()> {
+        let known = std::mem::take(&mut self.free);
+        let mut host = self.start(task, known)?;
+        self.let_loose(&mut host)?;
+        let patience = if task == Task::Settle { PATIENCE } else { self.moment(WORK) };
+        let is_settled = host.listen(SystemClock.deadline(patience), |word| *word == Word::Settled)?;
+        if task == Task::Settle && !is_settled {
+            self.findings.faults.push("the sessions were not settled in time".to_owned());
+        }
+        host.tell()?;
+        if !host.listen(SystemClock.deadline(PATIENCE), |word| *word == Word::Stopped)? {
+            self.findings.faults.push("the host did not stop in time".to_owned());
+        }
+        host.end()?;
+        self.dead.push(host.identity);
+        self.compare(&host)?;
+        if task == Task::Settle {
+            self.record.check_everything(&mut self.findings)?;
+        }
+        self.record.check_leases(&self.free, &mut self.findings)?;
+        // Nobody has swept since.
+        self.look(&[], Quiet::AllStopped)
+    }
+
+    /// Waits until the host is ready, looks at what those before it left, and has it work.
+    fn let_loose(&mut self, host: &mut Host) -> Result<()> {
+        if !host.listen(SystemClock.deadline(PATIENCE), |word| *word == Word::Ready)? {
+            return Err(format!("the host was never ready; it said {:?}", host.words).into());
+        }
+        let mut living = vec![host.identity];
+        living.extend(self.companion.as_ref().map(|companion| companion.identity));
+        let quiet = if self.companion.is_some() { Quiet::NotAll } else { Quiet::AllWait };
+        self.look(&living, quiet)?;
+        host.tell()
+    }
+
+    fn look(&mut self, living: &[Identity], quiet: Quiet) -> Result<()> {
+        let (folder, findings) = (self.folder.path(), &mut self.findings);
+        leftovers::check(folder, &self.plan.sandboxes, &self.dead, living, findings)?;
+        folders::check(folder, living, quiet, findings)
+    }
+
+    /// Takes in what a host said before it ended.
+    fn compare(&mut self, host: &Host) -> Result<()> {
+        let keys = |names: &BTreeSet<String>| -> Result<BTreeMap<String, SessionKey>> {
+            names.iter().map(|name| Ok((name.clone(), super::words::read_key(name)?))).collect()
+        };
+        let (mut had, mut doomed, mut deleted) = (keys(&host.known)?, keys(&host.doomed)?, BTreeMap::new());
+        for word in &host.words {
+            match word {
+                Word::Opened(key) => drop(had.insert(write_key(key), key.clone())),
+                Word::Deleting(key) => {
+                    had.remove(&write_key(key));
+                    doomed.insert(write_key(key), key.clone());
+                }
+                Word::Deleted(key) => {
+                    doomed.remove(&write_key(key));
+                    deleted.insert(write_key(key), key.clone());
+                }
+                Word::Invalid(what) => self.findings.invalid.push(what.clone()),
+                Word::Exposed(what) => self.findings.exposed.push(what.clone()),
+                Word::Fault(what) => self.findings.faults.push(what.clone()),
+                _ => {}
+            }
+        }
+        self.findings.tally.cut_deletions += doomed.len() as u64;
+        self.record.check(&had, &doomed, &deleted, &host.words, &mut self.findings)?;
+        for word in &host.words {
+            if let Word::Retired(key) = word {
+                had.remove(&write_key(key));
+            }
+        }
+        self.free.append(&mut had);
+        self.doomed.append(&mut doomed);
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! What is recorded of all sessions, and whether it is what hosts said.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use conjure::{JournalErrorKind, SessionKey, SqliteOptions};
+use conjure_journal::{Journal as _, SqliteJournal, load_all};
+use tokio::runtime::Runtime;
+
+use super::Result;
+use super::bed::{SECRET, data_folder, journal_folder, place};
+use super::findings::Findings;
+use super::folders::holding;
+use super::record::Record;
+use super::words::{Word, write_key};
+
+pub(crate) struct WholeRecord {
+    folder: PathBuf,
+    runtime: Runtime,
+    records: BTreeMap<String, Record>,
+}
+
+type Keys = BTreeMap<String, SessionKey>;
+
+impl WholeRecord {
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { folder: folder.to_owned(), runtime, records: BTreeMap::new() })
+    }
+
+    /// Reads what is new of the sessions that a host had, and compares it with what the host said before it ended.
+    pub(crate) fn check(
+        &mut self,
+        had: &Keys,
+        doomed: &Keys,
+        deleted: &Keys,
+        words: &[Word],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        // A host that was killed at once has made none.
+        if !journal_folder(&self.folder).exists() {
+            return Ok(());
+        }
+        let Self { folder, runtime, records } = self;
+        runtime.block_on(async {
+            let journal = open(folder)?;
+            for (name, key) in had.iter().chain(doomed) {
+                let record = records.entry(name.clone()).or_insert_with(|| Record::new(key.clone()));
+                match load_all(&journal, key, record.known()).await {
+                    Ok(events) => record.read(&events, findings)?,
+                    // Whether it was gone already when its host died, nobody was told.
+                    Err(error) if error.kind() == JournalErrorKind::NotFound && doomed.contains_key(name) => {
+                        records.remove(name);
+                        continue;
+                    }
+                    Err(error) => findings.lost.push(format!("{key}: {error}")),
+                }
+                record.check_next_request(findings);
+                record.check_effects(folder, findings);
+            }
+            for (name, key) in deleted {
+                records.remove(name);
+                findings.tally.deleted += 1;
+                if let Ok(info) = journal.session(key).await {
+                    let events = info.events;
+                    findings.lost.push(format!("{key}: it was deleted, and {events} events are there"));
+                }
+                if place(folder, key).exists() {
+                    findings.leftover.push(format!("the workspace of {key}, which was deleted"));
+                }
+            }
+            journal.close().await;
+            Result::Ok(())
+        })?;
+        for word in words {
+            if let Some(key) = word.session() {
+                findings.tally.acknowledged += 1;
+                if let Some(record) = self.records.get(&write_key(key)) {
+                    record.check_word(word, findings);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody has these sessions any more.
+    pub(crate) fn check_leases(&self, had: &Keys, findings: &mut Findings) -> Result<()> {
+        self.runtime.block_on(async {
+            let journal = open(&self.folder)?;
+            for key in had.values() {
+                if let Some(lease) = journal.session(key).await?.lease {
+                    findings.leftover.push(format!("{key} is leased by `{}`", lease.owner));
+                }
+            }
+            journal.close().await;
+            Ok(())
+        })
+    }
+
+    /// Reads everything once more.
+    pub(crate) fn check_everything(&self, findings: &mut Findings) -> Result<()> {
+        let Self { folder, runtime, records } = self;
+        runtime.block_on(async {
+            let journal = open(folder)?;
+            for record in records.values() {
+                record.check_whole(&load_all(&journal, record.key(), 0).await?, findings);
+            }
+            journal.sweep().await?;
+            journal.close().await;
+            Result::Ok(())
+        })?;
+        let exposed = holding(&data_folder(folder), SECRET.as_bytes()).into_iter();
+        findings.exposed.extend(exposed.map(|path| format!("a secret lies in `{}`", path.display())));
+        Ok(())
+    }
+
+    /// Everything is over.
+    pub(crate) fn check_settled(&self, findings: &mut Findings) -> Result<()> {
+        findings.tally.sessions = self.records.len();
+        for record in self.records.values() {
+            record.check_settled(findings);
+            findings.tally.effects += record.check_effects(&self.folder, findings);
+        }
+        Ok(())
+    }
+}
+
+fn open(folder: &Path) -> Result<SqliteJournal> {
+    Ok(SqliteJournal::open(&journal_folder(folder), SqliteOptions::default())?)
+}
