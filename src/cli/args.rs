@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use conjure::{NetworkPolicy, VARIABLES, parse_network};
 
+use crate::cli::approvals::RulesArgs;
 use crate::cli::session_args::{Place, SessionsArgs};
 
 const EXAMPLES: &str = "\
@@ -22,7 +23,8 @@ Examples:
   conjure doctor
 
 Exit codes: 0 done, 1 model or internal error, 2 usage or configuration, 3 a limit was reached,
-4 refused by the model, 5 a denial ended the run, 130 interrupted, 143 terminated.";
+4 refused by the model, 5 a denial ended the run, 6 a tool call waits for a person, 130 interrupted,
+143 terminated.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -31,10 +33,14 @@ Examples:
   conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
       --file fixtures/data/sales.csv \"Which region grew fastest?\"
   git diff | conjure run --script review.yaml --json \"Review this\" > events.jsonl
+  conjure run --model claude-sonnet-4-5 --workspace . --allow view \"Tidy up this folder\"
 
 The final answer is all that goes to standard output; with --json it is the session's events, one a
 line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.
-The session is kept, unless with --ephemeral: `conjure sessions resume ID` goes on with it.";
+The session is kept, unless with --ephemeral: `conjure sessions resume ID` goes on with it.
+
+A tool call that --ask or --allow makes a person's business is asked for at the terminal. Where there is
+none the command ends with code 6, and says how `conjure sessions decide` goes on.";
 
 #[cfg(feature = "docker")]
 const IMAGE_EXAMPLES: &str = "\
@@ -123,6 +129,8 @@ pub(crate) struct RunArgs {
     /// A variable that tools see; `NAME` alone passes on the one of this process. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(crate) env: Vec<Variable>,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
     /// Print the session's events on standard output, one JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,

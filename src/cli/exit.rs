@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Refused,
     /// A denial ended the run.
     Denied,
+    /// A tool call waits for a person, and nobody was there to decide.
+    Waits,
     /// SIGINT.
     Interrupted,
     /// SIGTERM.
@@ -33,6 +35,7 @@ impl Exit {
             Self::Limit => 3,
             Self::Refused => 4,
             Self::Denied => 5,
+            Self::Waits => 6,
             Self::Interrupted => 130,
             Self::Terminated => 143,
         }

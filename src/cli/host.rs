@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure::{
-    Clock as _, Config, Environment, JournalErrorKind, Runtime, RuntimeError, RuntimeOptions, SessionId,
-    Settings, SystemClock, TenantId,
+    CallId, Clock as _, Config, Environment, JournalErrorKind, Runtime, RuntimeError, RuntimeOptions,
+    SessionId, Settings, SystemClock, TenantId,
 };
 use tempfile::TempDir;
 
 use crate::cli::failure::Failure;
 use crate::cli::session_args::{LOCAL, Place};
-use crate::cli::terminal::Terminal;
+use crate::cli::terminal::{Terminal, printable};
 
 /// A sandbox that has not ended by then is left to end by itself.
 pub(crate) const CLEANUP_PATIENCE: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ impl Host {
     fn of(runtime: Runtime, place: &Place, keeping: Keeping, temporary: Option<TempDir>) -> Self {
         let mut named = String::new();
         if let Some(data) = &place.data {
-            named.push_str(&format!(" --data {}", data.display()));
+            named.push_str(&format!(" --data {}", shell_word(&data.to_string_lossy())));
         }
         if place.tenant.as_str() != LOCAL {
             named.push_str(&format!(" --tenant {}", place.tenant));
@@ -122,9 +122,26 @@ impl Host {
         format!("conjure sessions resume{} {session}", self.named)
     }
 
+    /// How to decide on this call of it.
+    pub(crate) fn how_to_decide(&self, session: SessionId, call: &CallId) -> String {
+        let call = shell_word(call.as_str());
+        let deciding = format!("conjure sessions decide{} {session} {call}", self.named);
+        format!("`{deciding} --allow` runs it and goes on, `--deny` in its place goes on without")
+    }
+
     /// Ends it: what runs in sandboxes, and the journal last. Whether all of it ended in time.
     pub(crate) async fn end(&self) -> Result<(), RuntimeError> {
         self.runtime.shutdown(SystemClock.deadline(CLEANUP_PATIENCE)).await
+    }
+}
+
+/// A word of a command line that may be copied into a shell, whoever chose it.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", printable(text).replace('\'', "'\\''"))
     }
 }
 
@@ -166,4 +183,17 @@ fn temporary() -> Result<TempDir, Failure> {
             around.display()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_for_a_shell_is_one_word() {
+        assert_eq!(shell_word("toolu_01-a"), "toolu_01-a");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("x'; rm -rf ~ #"), r"'x'\''; rm -rf ~ #'");
+        assert_eq!(shell_word(""), "''");
+    }
 }

@@ -3,6 +3,7 @@
 //! Progress and errors go to standard error, what was asked for alone to standard output. Nothing in here keeps
 //! state between runs.
 
+mod approvals;
 mod args;
 mod doctor;
 mod exit;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use conjure::TenantId;
 
+use crate::cli::approvals::RulesArgs;
 use crate::cli::args::{Format, Variable, seconds, variable};
 
 const SESSIONS_EXAMPLES: &str = "\
@@ -13,6 +14,7 @@ Examples:
   conjure sessions list
   conjure sessions show ses_1f
   conjure sessions resume ses_1f --model claude-sonnet-4-5 \"And by quarter?\"
+  conjure sessions decide ses_1f toolu_01 --allow
   conjure sessions export ses_1f > events.jsonl
 
 The beginning of an id is enough, where no other session's begins so.";
@@ -25,6 +27,13 @@ Examples:
 Without a prompt, it goes on with what was under way when the session was left. A tool call of which
 nobody knows whether it was done is not done again: the model is told so. Output and exit codes are
 those of `conjure run`.";
+
+const DECIDE_EXAMPLES: &str = "\
+Examples:
+  conjure sessions decide ses_1f toolu_01 --allow
+  conjure sessions decide ses_1f toolu_01 --deny --reason \"not in this folder\"
+
+Output and exit codes are those of `conjure run`: code 6 where another call waits.";
 
 /// Whose sessions the command's are, unless it says otherwise.
 pub(crate) const LOCAL: &str = "local";
@@ -68,6 +77,9 @@ pub(crate) enum SessionsCommand {
         /// The session's id, or its beginning.
         #[arg(value_name = "ID")]
         id: String,
+        /// A variable whose value is kept out of it; `NAME` alone means the value of this process. May be repeated.
+        #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
+        env: Vec<Variable>,
         /// How to print it.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
@@ -76,6 +88,8 @@ pub(crate) enum SessionsCommand {
     },
     /// Go on with a session.
     Resume(Box<ResumeArgs>),
+    /// Decide on a tool call that waits for a person, and go on.
+    Decide(Box<DecideArgs>),
     /// Print all events of a session.
     Export {
         /// The session's id, or its beginning.
@@ -109,15 +123,27 @@ pub(crate) struct ResumeArgs {
     /// What you ask now.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+    /// A file that the model gets in its workspace, as a copy; may be repeated.
+    #[arg(long, value_name = "PATH", requires = "prompt")]
+    pub(crate) file: Vec<PathBuf>,
+    /// How often the model may be called for the prompt.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "prompt")]
+    pub(crate) max_turns: Option<u32>,
+    #[command(flatten)]
+    pub(crate) going: GoingArgs,
+}
+
+/// How a session goes on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GoingArgs {
     /// The model to call, instead of the one that it had.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
     /// A script that the model's words come from, instead of a model.
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// A file that the model gets in its workspace, as a copy; may be repeated.
-    #[arg(long, value_name = "PATH", requires = "prompt")]
-    pub(crate) file: Vec<PathBuf>,
     /// A variable that tools see and that was not recorded, or another value; `NAME` alone passes on the one of this
     /// process. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
@@ -125,9 +151,6 @@ pub(crate) struct ResumeArgs {
     /// Print the session's events on standard output, one JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How often the model may be called for the prompt.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "prompt")]
-    pub(crate) max_turns: Option<u32>,
     /// How long all of it may take, in seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
@@ -139,6 +162,28 @@ pub(crate) struct ResumeArgs {
     pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = DECIDE_EXAMPLES)]
+pub(crate) struct DecideArgs {
+    /// The session's id, or its beginning.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The tool call's id, or its beginning: `conjure sessions show ID` tells those that wait.
+    #[arg(value_name = "CALL")]
+    pub(crate) call: String,
+    /// Run it.
+    #[arg(long, conflicts_with = "deny", required_unless_present = "deny")]
+    pub(crate) allow: bool,
+    /// Do not run it; the model is told so.
+    #[arg(long)]
+    pub(crate) deny: bool,
+    /// Why not, as the model is told.
+    #[arg(long, value_name = "TEXT", conflicts_with = "allow")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) going: GoingArgs,
 }
 
 /// As what a session is exported.

@@ -75,6 +75,12 @@ impl Terminal {
         self.write_error(&self.paint(style, line));
     }
 
+    /// Words on standard error to which somebody answers on the same line.
+    pub(crate) fn prompt(&self, words: &str) {
+        let words = self.paint(Style::Warning, words);
+        let _ = io::stderr().lock().write_all(words.as_bytes());
+    }
+
     /// `warning: …` on standard error.
     pub(crate) fn warning(&self, text: &str) {
         self.marked(Style::Warning, "warning", &format!(": {text}"));
@@ -142,7 +148,8 @@ impl Terminal {
         }
     }
 
-    fn redacted<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
+    /// `text` without the secrets of the run.
+    pub(crate) fn redacted<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
         self.redactor.get().map_or(std::borrow::Cow::Borrowed(text), |redactor| redactor.redact(text))
     }
 
@@ -155,13 +162,20 @@ impl Terminal {
 }
 
 /// `text` as a terminal shows it, on one line: control characters but the tab, with which a file's name or a tool's
-/// output could move the cursor or change colours, are written as escapes.
+/// output could move the cursor or change colours, are written as escapes, and so are the marks that have text shown in
+/// another order than it has.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             let (escaped, plain) =
-                if c.is_control() && c != '\t' { (Some(c.escape_default()), None) } else { (None, Some(c)) };
+                if is_deceptive(c) { (Some(c.escape_default()), None) } else { (None, Some(c)) };
             escaped.into_iter().flatten().chain(plain)
         })
         .collect()
+}
+
+fn is_deceptive(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (c.is_control() && c != '\t')
 }

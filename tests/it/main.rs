@@ -17,6 +17,7 @@ mod image;
 mod processes;
 mod support;
 
+mod approvals_command;
 mod bad_input;
 mod conformance;
 #[cfg(feature = "docker")]

@@ -264,6 +264,7 @@ fn the_help_of_sessions_is_told() {
     for (name, arguments) in [
         ("sessions_help", &["sessions", "--help"][..]),
         ("sessions_resume_help", &["sessions", "resume", "--help"]),
+        ("sessions_decide_help", &["sessions", "decide", "--help"]),
     ] {
         insta::assert_snapshot!(name, Conjure::new(arguments).finish().code(0).stdout);
     }

@@ -1,8 +1,8 @@
 //! What a turn comes to, gathered from the session's events.
 
 use conjure::{
-    AfterAnswer, Block, Message, ModelError, ModelErrorKind, SessionEvent, SessionEventKind,
-    SessionStopReason, StopReason, TurnStop, Usage,
+    AfterAnswer, Block, CallId, Message, ModelError, ModelErrorKind, SessionEvent, SessionEventKind,
+    SessionStopReason, StopReason, ToolCall, TurnStop, Usage,
 };
 
 /// How a turn ended.
@@ -10,8 +10,8 @@ use conjure::{
 pub(crate) enum End {
     /// It is over.
     Stopped(TurnStop),
-    /// A tool call waits for a person.
-    Waits,
+    /// This tool call waits for a person, who was not there or did not decide.
+    Waits(ToolCall),
 }
 
 /// What was gathered.
@@ -24,6 +24,10 @@ pub(crate) struct Chronicle {
     /// How often the model was called in the last turn.
     model_calls: u32,
     usage: Usage,
+    /// The calls of the last answer.
+    calls: Vec<ToolCall>,
+    /// Those of them that wait for a person, in order.
+    waiting: Vec<ToolCall>,
 }
 
 /// Where the parts of an answer belong.
@@ -37,8 +41,27 @@ enum Place {
 }
 
 impl Chronicle {
-    /// Takes in an event, and says whether it ends a turn, or has it wait.
-    pub(crate) fn take(&mut self, event: &SessionEvent) -> Option<End> {
+    /// Of a session in which this happened before: of that only the tool calls under way count.
+    pub(crate) fn after<'e>(events: impl IntoIterator<Item = &'e SessionEvent>) -> Self {
+        let mut before = Self::default();
+        for event in events {
+            before.take(event);
+        }
+        Self { calls: before.calls, waiting: before.waiting, ..Self::default() }
+    }
+
+    /// The calls that wait for a person, in order.
+    pub(crate) fn waiting(&self) -> &[ToolCall] {
+        &self.waiting
+    }
+
+    /// It was decided on this call.
+    pub(crate) fn decided(&mut self, call: &CallId) {
+        self.waiting.retain(|waiting| waiting.id != *call);
+    }
+
+    /// Takes in an event, and says whether it ends a turn.
+    pub(crate) fn take(&mut self, event: &SessionEvent) -> Option<TurnStop> {
         match &event.kind {
             SessionEventKind::SessionStatusRunning {} => self.error = None,
             SessionEventKind::ModelRequestStart { call } => self.model_calls = *call,
@@ -47,6 +70,7 @@ impl Chronicle {
                 if self.place == Place::Fresh {
                     self.answer.clear();
                 }
+                self.calls.clear();
                 self.place = match reason.consequence() {
                     AfterAnswer::Resume => Place::Continued,
                     _ => Place::Fresh,
@@ -54,15 +78,22 @@ impl Chronicle {
             }
             SessionEventKind::AgentMessage { content } => self.answer.extend(content.iter().cloned()),
             SessionEventKind::SessionError { error } => self.error = Some(error.clone()),
+            SessionEventKind::AgentToolUse { tool_use_id, name, input } => {
+                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+                self.calls.push(call);
+            }
             SessionEventKind::SessionStatusIdle {
-                stop_reason: SessionStopReason::RequiresAction { .. },
+                stop_reason: SessionStopReason::RequiresAction { tool_use_id, .. },
                 ..
             } => {
-                return Some(End::Waits);
+                self.waiting.extend(self.calls.iter().find(|call| call.id == *tool_use_id).cloned());
             }
+            SessionEventKind::UserToolConfirmation { tool_use_id, .. }
+            | SessionEventKind::AgentToolResult { tool_use_id, .. } => self.decided(tool_use_id),
             SessionEventKind::SessionStatusIdle { stop_reason, usage } => {
                 self.usage.add(&usage.unwrap_or_default());
-                return Some(End::Stopped(self.stop(stop_reason)));
+                self.waiting.clear();
+                return Some(self.stop(stop_reason));
             }
             _ => {}
         }

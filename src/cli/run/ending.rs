@@ -1,11 +1,12 @@
 //! How a run ended: its answer, its exit code, and what the user is told besides.
 
-use conjure::{Limit, StopReason, TurnStop, stop_error};
+use conjure::{Limit, SessionId, StopReason, ToolCall, TurnStop, stop_error};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::host::{Host, Keeping};
 use crate::cli::run::chronicle::End;
-use crate::cli::terminal::Terminal;
+use crate::cli::terminal::{Terminal, printable};
 
 /// How a run ended.
 #[derive(Debug)]
@@ -39,10 +40,7 @@ impl Ending {
                 None => TurnStop::Interrupted,
             },
             End::Stopped(stop) => stop.clone(),
-            End::Waits => {
-                let told = "a tool call waits for a person's approval";
-                return Self { text: String::new(), result: Err(Failure::new(Exit::Denied, told)) };
-            }
+            End::Waits(call) => return Self::failed(waits(call)),
         };
         let Some(error) = stop_error(&stop, model_calls) else {
             return Self { text, result: Ok(Exit::Done) };
@@ -99,6 +97,23 @@ impl Ending {
     }
 }
 
+/// Nobody was there to decide on this call.
+fn waits(call: &ToolCall) -> Failure {
+    let told = format!("a call of `{}` waits for a person, and nobody decided", printable(&call.name));
+    Failure::new(Exit::Waits, told)
+}
+
+/// The same, and what decides on it when this command has ended.
+pub(crate) fn nobody_decides(host: &Host, session: SessionId, call: &ToolCall) -> Failure {
+    waits(call).hint(match host.keeping {
+        Keeping::Kept => host.how_to_decide(session, &call.id),
+        Keeping::Ephemeral => {
+            "run it at a terminal, where it asks, or keep the session, so that it can be decided on later"
+                .to_owned()
+        }
+    })
+}
+
 /// `--timeout` passed before the model was called.
 pub(crate) fn out_of_time() -> Failure {
     Failure::new(Exit::Limit, "the deadline passed before the conversation began").hint("raise `--timeout`")
@@ -136,7 +151,7 @@ mod tests {
             conjure_conversation::run_loop(messages, &model, &composer, &toolbox, options).await.unwrap();
         let end = match outcome.stop {
             TurnOutcome::Finished(stop) => End::Stopped(stop),
-            TurnOutcome::RequiresAction(_) => End::Waits,
+            TurnOutcome::RequiresAction(waiting) => End::Waits(waiting[0].call.clone()),
         };
         Ending::of(&end, String::new(), 1, None).result.unwrap_err().exit
     }
@@ -146,7 +161,7 @@ mod tests {
         let deny = |_| async { Authorization::Deny { reason: "no".to_owned() } };
         assert_eq!(exit_under(approver_fn(deny)).await, Exit::Denied);
         let ask = |_| async { Authorization::Ask { reason: "may it?".to_owned() } };
-        assert_eq!(exit_under(approver_fn(ask)).await, Exit::Denied);
+        assert_eq!(exit_under(approver_fn(ask)).await, Exit::Waits);
         let allow = |_| async { Authorization::Allow };
         assert_eq!(exit_under(approver_fn(allow)).await, Exit::Limit);
     }

@@ -27,7 +27,8 @@ use crate::cli::run::prepare::{Prepared, configured, prepare};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
 
-pub(crate) use ending::out_of_time;
+pub(crate) use chronicle::Chronicle;
+pub(crate) use ending::{nobody_decides, out_of_time};
 pub(crate) use input::{message, prompt, standard_input};
 pub(crate) use kept::settings;
 pub(crate) use prepare::{add_files, blocking, recorded, redactor, variables};
@@ -69,7 +70,15 @@ async fn answer(
     match (prepared, opened) {
         (Ok(Prepared { say, voice }), Some(opened)) => {
             let show = if args.json { Show::Events } else { Show::Progress };
-            opened.talk(vec![say], voice, Manner { show, deadline }, &mut signals, terminal).await
+            opened
+                .talk(
+                    vec![say],
+                    voice,
+                    Manner { show, deadline, chronicle: Chronicle::default() },
+                    &mut signals,
+                    terminal,
+                )
+                .await
         }
         (Ok(_), None) => Err(Failure::internal("the session is not there")),
         (Err(ended), opened) => {

@@ -10,6 +10,7 @@ use conjure::{
     SessionSpec, Settings, Snapshot, Workspace,
 };
 
+use crate::cli::approvals::Rules;
 use crate::cli::args::{RunArgs, Variable};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -76,6 +77,7 @@ pub(super) async fn prepare(
     slot: &mut Option<Opened>,
 ) -> Result<Prepared, Failure> {
     let prompt = input::prompt(&args.prompt)?;
+    let rules = Rules::of(&args.rules)?;
     // Reading and copying blocks, for as long as the files are large: a signal must not wait for that.
     let (own_args, own_config, own_environment, own_terminal) =
         (Arc::clone(args), config.clone(), environment.clone(), Arc::clone(terminal));
@@ -85,7 +87,8 @@ pub(super) async fn prepare(
     let keeping = if args.ephemeral { Keeping::Ephemeral } else { Keeping::Kept };
     let (name, model) = (words.name.clone(), Arc::clone(&words.model));
     let options = |config: Config| {
-        let options = RuntimeOptions::from(config).model(name.clone(), Arc::clone(&model));
+        let options =
+            RuntimeOptions::from(config).model(name.clone(), Arc::clone(&model)).approver(rules.approver());
         let options = match std::env::current_dir() {
             Ok(folder) => options.project(folder),
             Err(_) => options,
@@ -101,7 +104,7 @@ pub(super) async fn prepare(
     for (name, value) in variables {
         spec = spec.environment(name, value);
     }
-    for (name, value) in notes(args).into_iter().chain(words.note()) {
+    for (name, value) in notes(args).into_iter().chain(words.note()).chain(rules.notes()) {
         spec = spec.metadata(name, value);
     }
     if let Some(folder) = &args.workspace {

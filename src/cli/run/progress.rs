@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conjure::{
     AfterAnswer, Block, BlockKind, SessionEvent, SessionEventKind, SessionStopReason, Timestamp, ToolCall,
 };
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +42,8 @@ enum Item {
     Event(Box<SessionEvent>),
     /// A line for people.
     Note(String),
+    /// All before it is written.
+    Told(oneshot::Sender<()>),
 }
 
 /// The writer's end of it.
@@ -60,6 +63,13 @@ impl Watcher {
     /// A line on standard error, after all that happened before it. Does not wait for a reader.
     pub(super) fn note(&self, line: impl Into<String>) {
         self.send(Item::Note(line.into()));
+    }
+
+    /// Returns when all that happened before is written.
+    pub(super) async fn told(&self) {
+        let (sender, told) = oneshot::channel();
+        self.send(Item::Told(sender));
+        let _ = told.await;
     }
 
     /// Something happened.
@@ -92,6 +102,10 @@ fn write_all(receiver: &Receiver<Item>, terminal: &Terminal, show: Show, unread:
             Item::Event(event) => event,
             Item::Note(line) => {
                 terminal.note(&line);
+                continue;
+            }
+            Item::Told(told) => {
+                let _ = told.send(());
                 continue;
             }
         };
@@ -171,6 +185,12 @@ impl Narrator {
                 stop_reason: SessionStopReason::RequiresAction { reason, .. },
                 ..
             } => line(Style::Warning, "asks", reason),
+            SessionEventKind::UserToolConfirmation { tool_use_id, result, deny_message } => {
+                let name =
+                    self.calls.get(tool_use_id.as_str()).map_or(tool_use_id.as_str(), |(name, _)| name);
+                let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
+                line(Style::Plain, "decided", &format!("{result} {name}{reason}"));
+            }
             _ => {}
         }
     }
@@ -210,7 +230,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     #[expect(clippy::disallowed_methods, reason = "the tasks stand in for the writer's thread")]
     async fn a_slow_reader_is_waited_for_unless_the_user_ends_the_wait() {
-        let (read, reading) = tokio::sync::oneshot::channel::<()>();
+        let (read, reading) = oneshot::channel::<()>();
         let printing = async { reading.await.unwrap_or_default() };
         let done = tokio::spawn(printing);
         let mut finishing = Box::pin(Printer { done }.finish(std::future::pending::<()>()));

@@ -12,11 +12,12 @@ use conjure::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::approvals::Person;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::{Host, Keeping};
 use crate::cli::run::chronicle::{Chronicle, End};
-use crate::cli::run::ending::Ending;
+use crate::cli::run::ending::{Ending, nobody_decides};
 use crate::cli::run::produced;
 use crate::cli::run::progress::{Show, watch};
 use crate::cli::run::talk::{Say, Talk, Talked};
@@ -63,6 +64,8 @@ pub(crate) struct Voice {
 pub(crate) struct Manner {
     pub(crate) show: Show,
     pub(crate) deadline: Deadline,
+    /// What happened before, when it goes on.
+    pub(crate) chronicle: Chronicle,
 }
 
 impl Opened {
@@ -120,7 +123,8 @@ impl Opened {
         let unread = CancellationToken::new();
         let (watcher, printer) = watch(Arc::clone(terminal), manner.show, unread.clone());
         let watcher = Arc::new(watcher);
-        let mut chronicle = Chronicle::default();
+        let mut chronicle = manner.chronicle;
+        let person = Person::at(terminal).map(Arc::new);
         let mut talk = Talk {
             session: &session,
             signals: &mut *signals,
@@ -128,6 +132,7 @@ impl Opened {
             unread: &unread,
             deadline: manner.deadline,
             chronicle: &mut chronicle,
+            person: person.as_ref(),
             cause: None,
         };
         let mut talked = Talked::LeftAlone;
@@ -148,7 +153,10 @@ impl Opened {
         let ending = match talked {
             Talked::Ended(end) => {
                 let text = said_last(&chronicle, &session).await;
-                Some(Ending::of(&end, text, chronicle.model_calls(), cause))
+                Some(match &end {
+                    End::Waits(call) => Ending::failed(nobody_decides(&host, session.id(), call)),
+                    End::Stopped(_) => Ending::of(&end, text, chronicle.model_calls(), cause),
+                })
             }
             Talked::Failed(failure) => Some(Ending::failed(failure)),
             Talked::LeftAlone => None,

@@ -1,18 +1,14 @@
 //! `conjure sessions export`: all that a session told, as events or to be read.
-//!
-//! Results of tools were redacted when they were recorded. What this process knows to be secret besides is kept out here.
 
-use std::collections::BTreeMap;
-
-use conjure::{BlockKind, ContextOptions, Environment, SessionEvent, SessionEventKind};
+use conjure::{BlockKind, Environment, SessionEvent, SessionEventKind};
 
 use crate::cli::args::Variable;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::Host;
-use crate::cli::run::variables;
 use crate::cli::session_args::ExportFormat;
 use crate::cli::sessions::find::find;
+use crate::cli::sessions::secrets::redact;
 use crate::cli::sessions::turns::{ended, text_of};
 use crate::cli::terminal::Terminal;
 
@@ -27,16 +23,7 @@ pub(super) async fn export(
 ) -> Result<Exit, Failure> {
     let id = find(host, id).await?;
     let profile = host.runtime.profile(&host.tenant, id).await?;
-    let known = profile.withheld.environment.iter().chain(&profile.withheld.secrets);
-    let mut secrets: BTreeMap<String, String> =
-        known.filter_map(|name| Some((name.clone(), Environment::passed_on(name)?))).collect();
-    secrets.extend(variables(given)?);
-    if process.has_api_key()
-        && let Some(key) = Environment::passed_on("ANTHROPIC_API_KEY")
-    {
-        secrets.insert("ANTHROPIC_API_KEY".to_owned(), key);
-    }
-    terminal.redact(ContextOptions { secrets, ..ContextOptions::default() }.redactor());
+    redact(&profile, given, process, terminal)?;
     let events = host.runtime.events(&host.tenant, id, 0).await?;
     match format {
         ExportFormat::Jsonl => {
@@ -72,6 +59,10 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
                     _ => "",
                 };
                 parts.push(format!("{told}\n\n{}", fenced("", text)));
+            }
+            Kind::UserToolConfirmation { tool_use_id, result, deny_message } => {
+                let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
+                parts.push(format!("*The user's decision on {}: {result}{reason}*", tool_use_id.as_str()));
             }
             Kind::SessionError { error } => parts.push(format!("*The model call failed: {error}*")),
             Kind::SessionStatusIdle { stop_reason, .. } => {

@@ -6,8 +6,10 @@ mod export;
 mod find;
 mod list;
 mod resume;
+mod secrets;
 mod show;
 mod turns;
+mod wanted;
 
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use crate::cli::failure::Failure;
 use crate::cli::host::{Host, configured};
 use crate::cli::session_args::{Place, SessionsCommand};
 use crate::cli::sessions::find::find;
+use crate::cli::sessions::wanted::Wanted;
 use crate::cli::terminal::Terminal;
 
 /// Does what the subcommand says, and says so when it cannot.
@@ -29,7 +32,10 @@ pub(crate) async fn sessions(
 ) -> Exit {
     let done = match command {
         SessionsCommand::Resume(args) => {
-            resume::resume(&Arc::from(args), &config, &environment, &terminal).await
+            resume::resume(Wanted::from(*args), &config, &environment, &terminal).await
+        }
+        SessionsCommand::Decide(args) => {
+            resume::resume(Wanted::from(*args), &config, &environment, &terminal).await
         }
         command => look(command, &config, &environment, &terminal).await,
     };
@@ -51,19 +57,22 @@ async fn look(
         | SessionsCommand::Show { place, .. }
         | SessionsCommand::Export { place, .. }
         | SessionsCommand::Delete { place, .. } => place.clone(),
-        SessionsCommand::Resume(args) => args.place.clone(),
+        SessionsCommand::Resume(args) => args.going.place.clone(),
+        SessionsCommand::Decide(args) => args.going.place.clone(),
     };
     let host = reader(&place, config, environment).await?;
     let done = match command {
         SessionsCommand::List { limit, after, format, .. } => {
             list::list(&host, after.map(ListCursor::from_number), limit, format, terminal).await
         }
-        SessionsCommand::Show { id, format, .. } => show::show(&host, &id, format, terminal).await,
+        SessionsCommand::Show { id, format, env, .. } => {
+            show::show(&host, &id, format, &env, environment, terminal).await
+        }
         SessionsCommand::Export { id, format, env, .. } => {
             export::export(&host, &id, format, &env, environment, terminal).await
         }
         SessionsCommand::Delete { id, .. } => delete(&host, &id, terminal).await,
-        SessionsCommand::Resume(_) => Ok(Exit::Done),
+        SessionsCommand::Resume(_) | SessionsCommand::Decide(_) => Ok(Exit::Done),
     };
     // Nothing was started.
     let _ = host.end().await;

@@ -1,4 +1,5 @@
-//! `conjure sessions resume`: goes on with what was under way, or with a new prompt.
+//! `conjure sessions resume` and `conjure sessions decide`: going on with what was under way, with a new prompt, or with a
+//! person's decision on a tool call that waits for it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,16 +10,19 @@ use conjure::{
     RuntimeOptions, SessionId, SessionStatus, Settings, SystemClock, Workspace,
 };
 
+use crate::cli::approvals::{Person, Rules};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::{Host, configured};
 use crate::cli::run::{
-    Manner, Opened, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files, announce, blocking, message,
-    noted, out_of_time, prompt, recorded, redactor, settings, standard_input, variables, words,
+    Chronicle, Manner, Opened, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files, announce, blocking,
+    message, nobody_decides, noted, out_of_time, prompt, recorded, redactor, settings, standard_input,
+    variables, words,
 };
-use crate::cli::session_args::ResumeArgs;
+use crate::cli::session_args::GoingArgs;
 use crate::cli::sessions::find::find;
 use crate::cli::sessions::reader;
+use crate::cli::sessions::wanted::{Prompt, Wanted, What, waiting_call};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal};
 
@@ -29,6 +33,8 @@ struct Found {
     status: SessionStatus,
     /// How many events it holds.
     events: u64,
+    /// What they come to.
+    chronicle: Chronicle,
 }
 
 /// What is done with it.
@@ -36,70 +42,79 @@ struct Prepared {
     opened: Opened,
     says: Vec<Say>,
     voice: Voice,
+    chronicle: Chronicle,
 }
 
 /// Goes on with the session.
 pub(super) async fn resume(
-    args: &Arc<ResumeArgs>,
+    wanted: Wanted,
     config: &Config,
     environment: &Environment,
     terminal: &Arc<Terminal>,
 ) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
-    let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
-    if let Some(text) = &args.prompt {
+    let going = &wanted.going;
+    let deadline = going.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
+    if let What::Prompt(Prompt { text, .. }) = &wanted.what {
         prompt(text)?;
     }
+    let show = if going.json { Show::Events } else { Show::Progress };
+    let wanted = Arc::new(wanted);
     let prepared = tokio::select! {
-        prepared = prepare(args, config, environment, terminal) => prepared?,
+        prepared = prepare(&wanted, config, environment, terminal) => prepared?,
         exit = signals.next() => return Ok(exit),
         () = SystemClock.sleep_until(deadline) => return Err(out_of_time()),
     };
-    let Prepared { opened, says, voice } = prepared;
-    let show = if args.json { Show::Events } else { Show::Progress };
-    opened.talk(says, voice, Manner { show, deadline }, &mut signals, terminal).await
+    let Prepared { opened, says, voice, chronicle } = prepared;
+    opened.talk(says, voice, Manner { show, deadline, chronicle }, &mut signals, terminal).await
 }
 
 async fn prepare(
-    args: &Arc<ResumeArgs>,
+    wanted: &Arc<Wanted>,
     config: &Config,
     environment: &Environment,
     terminal: &Arc<Terminal>,
 ) -> Result<Prepared, Failure> {
-    let found = look(args, config, environment).await?;
-    let Found { id, profile, status, events } = found;
-    if let SessionStatus::AwaitingApproval(_) = status {
-        return Err(Failure::new(Exit::Denied, "a tool call waits for a person's approval").hint(format!(
-            "`conjure sessions show {id}` says which; the host that opened the session decides"
-        )));
-    }
+    let going = &wanted.going;
+    let Found { id, profile, status, events, chronicle } =
+        look(wanted, config, environment, terminal).await?;
+    let decision = match &wanted.what {
+        What::Decide(call, decision) => {
+            Some((waiting_call(id, chronicle.waiting(), call)?, decision.clone()))
+        }
+        What::GoOn | What::Prompt(_) => None,
+    };
+    let rules = Rules::of(&wanted.rules)?.over(Rules::noted(&profile.metadata));
     let kind = profile.executor.as_deref().and_then(|kind| kind.parse::<ExecutorKind>().ok());
     let kept = settings(&profile.metadata)?;
-    let config = configured(&args.place, config)?.with(Settings {
+    let config = configured(&going.place, config)?.with(Settings {
         executor: kind,
-        tool_timeout: args.tool_timeout,
+        tool_timeout: going.tool_timeout,
         ..kept
     })?;
-    let (own_args, own_config, own_environment, own_profile, own_terminal) =
-        (Arc::clone(args), config.clone(), environment.clone(), profile.clone(), Arc::clone(terminal));
-    let gathered =
-        blocking(move || gather(&own_args, &own_config, &own_environment, &own_profile, &own_terminal));
+    let (own_wanted, own_config, own_environment, own_profile, own_terminal) =
+        (Arc::clone(wanted), config.clone(), environment.clone(), profile.clone(), Arc::clone(terminal));
+    let gathered = blocking(move || {
+        gather(&own_wanted.going, &own_config, &own_environment, &own_profile, &own_terminal)
+    });
     let (words, voice, variables) = gathered.await?;
     let name = profile.model.clone().unwrap_or_else(|| words.name.clone());
     let options = |config: Config| {
-        let options = RuntimeOptions::from(config).model(name.clone(), Arc::clone(&words.model));
+        let options = RuntimeOptions::from(config)
+            .model(name.clone(), Arc::clone(&words.model))
+            .approver(rules.approver());
         words.with_key(options, environment)
     };
-    let host = Host::for_sessions(&args.place, options, &config, environment).await?;
+    let host = Host::for_sessions(&going.place, options, &config, environment).await?;
     let folder = host.runtime.workspace(&host.tenant, id).await?;
     let folder: PathBuf = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
     let whose = if profile.workspace.is_some() { Whose::User } else { Whose::Session };
     let workspace = Workspace::existing(&folder)?;
-    let (files, before) = add_files(folder.clone(), args.file.clone()).await?;
-    let text = match &args.prompt {
-        Some(_) => standard_input(terminal).await?,
-        None => None,
+    let (files, text) = match &wanted.what {
+        What::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
+        What::GoOn | What::Decide(..) => (Vec::new(), None),
     };
+    let (files, before) = add_files(folder.clone(), files).await?;
     let given =
         variables.into_iter().fold(Given::new(), |given, (name, value)| given.environment(name, value));
     // What was under way goes on now.
@@ -107,7 +122,7 @@ async fn prepare(
     let snapshot = session.snapshot().await?;
     let goes_on =
         !matches!(status, SessionStatus::Idle) || snapshot.events > events || !snapshot.queue.is_empty();
-    if !goes_on && args.prompt.is_none() {
+    if !goes_on && matches!(wanted.what, What::GoOn) {
         let _ = host.end().await;
         return Err(Failure::usage(format!("nothing was under way in the session {id}"))
             .hint(format!("say what you want now: {} \"And by quarter?\"", host.resuming(id))));
@@ -123,23 +138,32 @@ async fn prepare(
     let plural = if skills == 1 { "" } else { "s" };
     terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {}", folder.display()));
     let mut says = Vec::new();
-    if goes_on {
-        terminal.styled(Style::Dim, "what was under way goes on");
-        says.push(Say::GoOn(events));
+    match decision {
+        Some((call, decision)) => says.push(Say::Decide(call, decision, events)),
+        None if goes_on => {
+            terminal.styled(Style::Dim, "what was under way goes on");
+            says.push(Say::GoOn(events));
+        }
+        None => {}
     }
-    if let Some(prompt) = &args.prompt {
-        let input = message(prompt, &opened.inside(&files).await?, text.as_deref());
-        let limits = args.max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
+    if let What::Prompt(Prompt { text: words, max_turns, .. }) = &wanted.what {
+        let input = message(words, &opened.inside(&files).await?, text.as_deref());
+        let limits = max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
         says.push(Say::Prompt(input, limits));
     }
-    Ok(Prepared { opened, says, voice })
+    Ok(Prepared { opened, says, voice, chronicle })
 }
 
 /// Finds the session and what is recorded of it.
-async fn look(args: &ResumeArgs, config: &Config, environment: &Environment) -> Result<Found, Failure> {
-    let host = reader(&args.place, config, environment).await?;
+async fn look(
+    wanted: &Wanted,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Arc<Terminal>,
+) -> Result<Found, Failure> {
+    let host = reader(&wanted.going.place, config, environment).await?;
     let found = async {
-        let id = find(&host, &args.id).await?;
+        let id = find(&host, &wanted.id).await?;
         let profile = host.runtime.profile(&host.tenant, id).await?;
         let summary = host.runtime.summary(&host.tenant, id).await?;
         let status = match summary.contents {
@@ -147,7 +171,14 @@ async fn look(args: &ResumeArgs, config: &Config, environment: &Environment) -> 
             Contents::Unreadable { reason } => return Err(Failure::internal(reason)),
             _ => SessionStatus::Idle,
         };
-        Ok(Found { id, profile, status, events: summary.events })
+        let told = host.runtime.events(&host.tenant, id, 0).await?;
+        let chronicle = Chronicle::after(told.iter().filter(|event| event.seq < summary.events));
+        let decides = matches!(wanted.what, What::Decide(..)) || Person::at(terminal).is_some();
+        match chronicle.waiting() {
+            // Nothing needs to be started to know that nobody decides.
+            [call, ..] if !decides => Err(nobody_decides(&host, id, call)),
+            _ => Ok(Found { id, profile, status, events: summary.events, chronicle }),
+        }
     };
     let found = found.await;
     let _ = host.end().await;
@@ -156,7 +187,7 @@ async fn look(args: &ResumeArgs, config: &Config, environment: &Environment) -> 
 
 /// Finds who speaks. From here on secrets are redacted.
 fn gather(
-    args: &ResumeArgs,
+    args: &GoingArgs,
     config: &Config,
     environment: &Environment,
     profile: &Profile,

@@ -1,16 +1,18 @@
 //! `conjure sessions show`: what a session is, and what it did.
 
-use conjure::{Contents, ProducedFiles, Profile, SessionId, SessionSummary};
+use conjure::{Contents, Environment, ProducedFiles, Profile, SessionId, SessionSummary};
 use serde_json::{Value, json};
 
-use crate::cli::args::Format;
+use crate::cli::approvals::input_lines;
+use crate::cli::args::{Format, Variable};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::Host;
 use crate::cli::run::size;
 use crate::cli::sessions::find::find;
 use crate::cli::sessions::list::{entry, short, status, when};
-use crate::cli::sessions::turns::{History, ended};
+use crate::cli::sessions::secrets::redact;
+use crate::cli::sessions::turns::{History, Waiting, ended};
 use crate::cli::terminal::{Terminal, printable};
 
 /// More than anybody reads.
@@ -33,12 +35,15 @@ pub(super) async fn show(
     host: &Host,
     id: &str,
     format: Format,
+    given: &[Variable],
+    process: &Environment,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let shown = look(host, find(host, id).await?, terminal).await?;
+    redact(&shown.profile, given, process, terminal)?;
     match format {
         Format::Json => terminal.output(&format!("{:#}", value(&shown))),
-        Format::Text => terminal.output(&text(&shown)),
+        Format::Text => terminal.output(&text(&shown, host, terminal)),
     }
     Ok(Exit::Done)
 }
@@ -56,7 +61,7 @@ async fn look(host: &Host, id: SessionId, terminal: &Terminal) -> Result<Shown, 
     Ok(Shown { summary, profile, history: History::of(&events), workspace, files })
 }
 
-fn text(shown: &Shown) -> String {
+fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     let Shown { summary, profile, history, workspace, files } = shown;
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
@@ -110,8 +115,13 @@ fn text(shown: &Shown) -> String {
         lines.push("waiting for a person:".to_owned());
     }
     for waiting in &history.waiting {
-        let told = format!("  {}  {}  {}", waiting.call.as_str(), waiting.tool, short(&waiting.reason));
-        lines.push(printable(&told));
+        let Waiting { call, reason } = waiting;
+        lines.push(format!("  {}  {}", printable(call.id.as_str()), short(reason)));
+        let input = input_lines(call, |text| terminal.redacted(text).into_owned());
+        lines.extend(input.into_iter().map(|line| format!("    {line}")));
+    }
+    if let Some(first) = history.waiting.first() {
+        lines.push(format!("  {}", host.how_to_decide(summary.id, &first.call.id)));
     }
     if !files.files.is_empty() {
         lines.push("files:".to_owned());
@@ -152,9 +162,10 @@ fn value(shown: &Shown) -> Value {
         })
     });
     value["turn_list"] = turns.collect();
-    let waiting = history.waiting.iter().map(
-        |waiting| json!({"tool_use_id": waiting.call.as_str(), "name": waiting.tool, "reason": waiting.reason}),
-    );
+    let waiting = history.waiting.iter().map(|waiting| {
+        let Waiting { call, reason } = waiting;
+        json!({"tool_use_id": call.id.as_str(), "name": call.name, "input": call.input_value(), "reason": reason})
+    });
     value["approvals"] = waiting.collect();
     let listed =
         files.files.iter().map(|file| json!({"path": file.path.to_string_lossy(), "size": file.size}));

@@ -1,7 +1,7 @@
 //! The turns of a session, made from its events.
 
 use conjure::{
-    Block, BlockKind, CallId, SessionEvent, SessionEventKind, SessionStopReason, Timestamp, Usage,
+    Block, BlockKind, SessionEvent, SessionEventKind, SessionStopReason, Timestamp, ToolCall, Usage,
 };
 
 /// A turn.
@@ -20,8 +20,7 @@ pub(super) struct Turn {
 /// A tool call that waits for a person.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) call: CallId,
-    pub(super) tool: String,
+    pub(super) call: ToolCall,
     pub(super) reason: String,
 }
 
@@ -31,7 +30,8 @@ pub(super) struct History {
     pub(super) turns: Vec<Turn>,
     pub(super) waiting: Vec<Waiting>,
     said: String,
-    tools: Vec<(CallId, String)>,
+    /// The calls of the last answer.
+    calls: Vec<ToolCall>,
 }
 
 impl History {
@@ -57,10 +57,14 @@ impl History {
                 stop: None,
                 usage: Usage::default(),
             }),
-            (Kind::ModelRequestStart { .. }, Some(turn)) => turn.model_calls += 1,
-            (Kind::AgentToolUse { tool_use_id, name, .. }, Some(turn)) => {
+            (Kind::ModelRequestStart { .. }, Some(turn)) => {
+                turn.model_calls += 1;
+                self.calls.clear();
+            }
+            (Kind::AgentToolUse { tool_use_id, name, input }, Some(turn)) => {
                 turn.tool_calls += 1;
-                self.tools.push((tool_use_id.clone(), name.clone()));
+                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+                self.calls.push(call);
             }
             (
                 Kind::SessionStatusIdle {
@@ -69,20 +73,17 @@ impl History {
                 },
                 _,
             ) => {
-                let tool = self.tools.iter().rev().find(|(id, _)| id == tool_use_id);
-                self.waiting.push(Waiting {
-                    call: tool_use_id.clone(),
-                    tool: tool.map(|(_, name)| name.clone()).unwrap_or_default(),
-                    reason: reason.clone(),
-                });
+                let call = self.calls.iter().find(|call| call.id == *tool_use_id);
+                self.waiting.extend(call.map(|call| Waiting { call: call.clone(), reason: reason.clone() }));
             }
             (
                 Kind::UserToolConfirmation { tool_use_id, .. } | Kind::AgentToolResult { tool_use_id, .. },
                 _,
             ) => {
-                self.waiting.retain(|waiting| waiting.call != *tool_use_id);
+                self.waiting.retain(|waiting| waiting.call.id != *tool_use_id);
             }
             (Kind::SessionStatusIdle { stop_reason, usage }, Some(turn)) => {
+                self.waiting.clear();
                 turn.stop = Some(stop_reason.clone());
                 turn.usage = usage.unwrap_or_default();
             }

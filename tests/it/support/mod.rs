@@ -1,5 +1,7 @@
 //! Running the built command as a user would, in an environment of its own.
 
+pub(crate) mod terminal;
+
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};
 use std::os::unix::process::CommandExt as _;

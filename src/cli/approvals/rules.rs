@@ -1,0 +1,170 @@
+//! What the command line says of tools: those that run without a question, those that are asked for, those that never run.
+//!
+//! It is kept with the session, so that a session which is resumed asks for no less than before.
+
+use std::collections::BTreeMap;
+
+use conjure::{Approver, Authorization, BuiltinTool, approver_fn};
+
+use crate::cli::failure::Failure;
+
+const NOTES: [(Rule, &str); 3] =
+    [(Rule::Allow, "conjure.allow"), (Rule::Ask, "conjure.ask"), (Rule::Deny, "conjure.deny")];
+
+/// The options about tools.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct RulesArgs {
+    /// A tool that runs without a question; every tool that no option names is asked for then. May be repeated.
+    #[arg(long, value_name = "TOOL", value_parser = tool)]
+    allow: Vec<String>,
+    /// A tool of which each call waits until you have allowed it, as no call does by default. May be repeated.
+    #[arg(long, value_name = "TOOL", value_parser = tool)]
+    ask: Vec<String>,
+    /// A tool that never runs. May be repeated.
+    #[arg(long, value_name = "TOOL", value_parser = tool)]
+    deny: Vec<String>,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rule {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// What becomes of the calls of each tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rules {
+    named: BTreeMap<String, Rule>,
+    others: Rule,
+}
+
+impl Rules {
+    /// As the command line says.
+    pub(crate) fn of(args: &RulesArgs) -> Result<Self, Failure> {
+        let said = [(Rule::Allow, &args.allow), (Rule::Ask, &args.ask), (Rule::Deny, &args.deny)];
+        let mut named = BTreeMap::new();
+        for (rule, tool) in
+            said.into_iter().flat_map(|(rule, tools)| tools.iter().map(move |tool| (rule, tool)))
+        {
+            let before = named.insert(tool.clone(), rule).filter(|before| *before != rule);
+            if let Some(before) = before {
+                let (first, second) = (option(before), option(rule));
+                return Err(Failure::usage(format!(
+                    "`{first} {tool}` and `{second} {tool}` exclude each other"
+                ))
+                .hint("leave one of them out"));
+            }
+        }
+        Ok(Self::from_named(named))
+    }
+
+    /// As a session's notes say.
+    pub(crate) fn noted(notes: &BTreeMap<String, String>) -> Self {
+        let tools = |name: &str| notes.get(name).into_iter().flat_map(|tools| tools.split(','));
+        let named = NOTES.iter().flat_map(|(rule, name)| tools(name).map(|tool| (tool.to_owned(), *rule)));
+        Self::from_named(named.collect())
+    }
+
+    fn from_named(named: BTreeMap<String, Rule>) -> Self {
+        let is_allowed = named.values().any(|rule| *rule == Rule::Allow);
+        Self { named, others: if is_allowed { Rule::Ask } else { Rule::Allow } }
+    }
+
+    /// These laid over what was said before: what they name is as they say, and of the others no less is asked for.
+    pub(crate) fn over(self, before: Self) -> Self {
+        let mut named = before.named;
+        named.extend(self.named);
+        Self { named, others: self.others.max(before.others) }
+    }
+
+    /// The same as notes of a session.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&'static str, String)> {
+        NOTES.into_iter().filter_map(|(rule, name)| {
+            let tools = self.named.iter().filter(|(_, of)| **of == rule).map(|(tool, _)| tool.as_str());
+            let tools = tools.collect::<Vec<_>>().join(",");
+            (!tools.is_empty()).then_some((name, tools))
+        })
+    }
+
+    /// Who reviews calls by them.
+    pub(crate) fn approver(&self) -> impl Approver + 'static {
+        let rules = self.clone();
+        approver_fn(move |call| std::future::ready(rules.review(&call.name)))
+    }
+
+    fn review(&self, tool: &str) -> Authorization {
+        match self.named.get(tool).unwrap_or(&self.others) {
+            Rule::Allow => Authorization::Allow,
+            Rule::Ask => Authorization::Ask { reason: format!("the model wants to use `{tool}`") },
+            Rule::Deny => Authorization::Deny { reason: format!("the user denies every use of `{tool}`") },
+        }
+    }
+}
+
+const fn option(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Allow => "--allow",
+        Rule::Ask => "--ask",
+        Rule::Deny => "--deny",
+    }
+}
+
+fn tool(text: &str) -> Result<String, String> {
+    match BuiltinTool::from_name(text) {
+        Some(tool) => Ok(tool.name().to_owned()),
+        None => {
+            let known = BuiltinTool::ALL.map(|tool| format!("`{}`", tool.name()));
+            Err(format!("there is no such tool; there are {}", known.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Rules {
+        let own = |tools: &[&str]| tools.iter().map(|tool| (*tool).to_owned()).collect();
+        Rules::of(&RulesArgs { allow: own(allow), ask: own(ask), deny: own(deny) }).unwrap()
+    }
+
+    /// What becomes of calls of `view`, `bash_tool` and `create_file`.
+    fn check(rules: &Rules, expected: [&str; 3]) {
+        let told = ["view", "bash_tool", "create_file"].map(|tool| match rules.review(tool) {
+            Authorization::Allow => "allow",
+            Authorization::Ask { .. } => "ask",
+            Authorization::Deny { .. } => "deny",
+        });
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_tool_that_nobody_names_runs_unless_another_one_is_allowed_by_name() {
+        check(&rules(&[], &[], &[]), ["allow", "allow", "allow"]);
+        check(&rules(&[], &["bash_tool"], &["create_file"]), ["allow", "ask", "deny"]);
+        check(&rules(&["view"], &[], &["create_file"]), ["allow", "ask", "deny"]);
+    }
+
+    #[test]
+    fn what_was_noted_is_as_it_was_and_no_less_is_asked_for_later() {
+        for before in [rules(&[], &[], &[]), rules(&["view"], &["bash_tool"], &["create_file"])] {
+            let notes = before.notes().map(|(name, tools)| (name.to_owned(), tools)).collect();
+            assert_eq!(Rules::noted(&notes), before);
+        }
+        let before = rules(&["view"], &[], &["create_file"]);
+        check(&rules(&[], &["view"], &[]).over(before.clone()), ["ask", "ask", "deny"]);
+        check(&rules(&["create_file"], &[], &[]).over(before), ["allow", "ask", "allow"]);
+        check(&rules(&["view"], &[], &[]).over(rules(&[], &[], &["bash_tool"])), ["allow", "deny", "ask"]);
+    }
+
+    #[test]
+    fn a_tool_has_one_rule() {
+        let args =
+            RulesArgs { allow: vec!["view".to_owned()], deny: vec!["view".to_owned()], ask: Vec::new() };
+        let refused = Rules::of(&args).unwrap_err();
+        assert_eq!(refused.message, "`--allow view` and `--deny view` exclude each other");
+        assert!(tool("bash").unwrap_err().contains("there are `view`, `bash_tool`"));
+    }
+}

@@ -1,0 +1,300 @@
+//! Tool calls that wait for a person: at a terminal, without one, and decided on later.
+
+use std::path::Path;
+
+use crate::support::terminal::Terminal;
+use crate::support::{Conjure, Finished, script};
+
+/// A script that appends to `effects`, once for each word, all in one answer, and then says the last result.
+fn effects(words: &[&str]) -> tempfile::NamedTempFile {
+    let call = |word: &&str| {
+        format!(
+            "{{tool_use: {{name: bash_tool, input: {{command: 'echo {word} >> effects', description: x}}}}}}"
+        )
+    };
+    let calls: Vec<String> = words.iter().map(call).collect();
+    script(&format!("- content: [{}]\n- content: Done.\n", calls.join(", ")))
+}
+
+/// One more answer, which is what the last call came to.
+fn last_result() -> tempfile::NamedTempFile {
+    script("- content: \"So: {{result:last}}.\"\n")
+}
+
+/// A data folder and a workspace.
+struct Bed {
+    data: tempfile::TempDir,
+    workspace: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self { data: tempfile::tempdir().unwrap(), workspace: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, script: &Path, rules: &[&str]) -> Conjure {
+        self.told(&["run"])
+            .arg("--workspace")
+            .arg(self.workspace.path())
+            .arg("--script")
+            .arg(script)
+            .args(rules)
+            .arg("Go")
+    }
+
+    fn told(&self, arguments: &[&str]) -> Conjure {
+        Conjure::new(arguments).env("CONJURE_DATA", self.data.path())
+    }
+
+    fn at_terminal(
+        &self,
+        terminal: Terminal,
+        script: &Path,
+        rules: &[&str],
+    ) -> crate::support::terminal::AtTerminal {
+        let folder = self.workspace.path().to_str().unwrap();
+        let arguments =
+            [&["run", "--workspace", folder, "--script", script.to_str().unwrap()], rules, &["Go"]].concat();
+        terminal.start(arguments, |conjure| conjure.env("CONJURE_DATA", self.data.path()))
+    }
+
+    /// What the tools did.
+    fn effects(&self) -> String {
+        let text = std::fs::read_to_string(self.workspace.path().join("effects")).unwrap_or_default();
+        // Calls of one answer run together.
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.join(" ")
+    }
+
+    fn settled(&self, text: &str) -> String {
+        let id = session_of(text);
+        text.replace(self.workspace.path().to_str().unwrap(), "[WORKSPACE]")
+            .replace(&id, "[SESSION]")
+            .lines()
+            .filter(|line| !line.starts_with("the model's words"))
+            .map(|line| match line.split_once("s  ").filter(|(time, _)| time.trim().parse::<f64>().is_ok()) {
+                Some((_, rest)) => format!("[TIME]  {rest}\n"),
+                None => format!("{line}\n"),
+            })
+            .collect()
+    }
+}
+
+/// The first id in a text.
+fn session_of(text: &str) -> String {
+    let start = text.find("ses_").unwrap();
+    text[start..start + 36].to_owned()
+}
+
+#[test]
+fn a_call_waits_where_nobody_can_be_asked_and_goes_on_when_it_is_allowed() {
+    let bed = Bed::new();
+    let waits = bed.run(effects(&["one"]).path(), &["--ask", "bash_tool"]).finish().code(6);
+    insta::assert_snapshot!("waits", bed.settled(&waits.stderr));
+    assert_eq!((waits.stdout.as_str(), bed.effects().as_str()), ("", ""));
+    let id = session_of(&waits.stderr);
+
+    let shown = bed.told(&["sessions", "show", &id]).finish().code(0);
+    let (_, waiting) = shown.stdout.split_once("waiting for a person:\n").unwrap();
+    insta::assert_snapshot!("waiting", bed.settled(waiting));
+    let shown = bed.told(&["sessions", "show", &id, "--format", "json"]).finish().code(0);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(shown["status"], "waiting");
+    assert_eq!(shown["approvals"][0]["tool_use_id"], "toolu_script_1");
+    assert_eq!(shown["approvals"][0]["input"]["command"], "echo one >> effects");
+
+    // Going on without a decision changes nothing.
+    let script = last_result();
+    let resume = || bed.told(&["sessions", "resume", &id, "--script"]).arg(script.path());
+    resume().finish().code(6).says("conjure sessions decide ses_").says("toolu_script_1 --allow");
+    resume().arg("And now?").finish().code(6);
+    let decide = bed.told(&["sessions", "decide", &id[..12], "toolu_s", "--allow", "--json", "--script"]);
+    let done = decide.arg(script.path()).finish().code(0);
+    let events = done.json_lines();
+    assert_eq!(events[0]["type"], "user.tool_confirmation");
+    assert_eq!(events[0]["result"], "allow");
+    assert_eq!(events.last().unwrap()["stop_reason"]["type"], "end_turn");
+    assert_eq!(bed.effects(), "one");
+    let late =
+        bed.told(&["sessions", "decide", &id, "toolu_script_1", "--allow", "--script"]).arg(script.path());
+    late.finish().code(2).says("no tool call waits for a person in the session");
+    let read = bed.told(&["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
+    assert!(read.stdout.contains("*The user's decision on toolu_script_1: allow*"), "{}", read.stdout);
+}
+
+#[test]
+fn a_denial_and_its_reason_reach_the_model() {
+    let bed = Bed::new();
+    let waits = bed.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
+    let events = waits.json_lines();
+    let last = &events.last().unwrap()["stop_reason"];
+    assert_eq!((&last["type"], &last["tool_use_id"]), (&"requires_action".into(), &"toolu_script_1".into()));
+    let script = last_result();
+    let deny = bed
+        .told(&[
+            "sessions",
+            "decide",
+            &session_of(&waits.stderr),
+            "toolu_script_1",
+            "--deny",
+            "--reason",
+            "not here",
+        ])
+        .arg("--script")
+        .arg(script.path());
+    let done = deny.finish().code(0).says("deny toolu_script_1: not here");
+    assert_eq!(done.stdout, "So: denied: not here.\n");
+    assert_eq!(bed.effects(), "");
+}
+
+#[test]
+fn calls_that_wait_are_decided_on_one_after_the_other() {
+    let bed = Bed::new();
+    let waits = bed.run(effects(&["one", "two"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
+    let events = waits.json_lines();
+    let asked = events.iter().filter(|event| event["stop_reason"]["type"] == "requires_action");
+    assert_eq!(asked.count(), 2);
+    let id = session_of(&waits.stderr);
+    let script = last_result();
+    let decide = |call: &str, how: &[&str]| {
+        bed.told(&["sessions", "decide", &id, call]).args(how).arg("--script").arg(script.path()).finish()
+    };
+    decide("toolu_script_", &["--allow"])
+        .code(2)
+        .says("could be any of 2 tool calls")
+        .says("`toolu_script_2`");
+    decide("toolu_script_3", &["--allow"])
+        .code(2)
+        .says("hint: those that wait: `toolu_script_1`, `toolu_script_2`");
+    decide("toolu_script_1", &[]).code(2).says("--allow");
+    decide("toolu_script_1", &["--allow", "--deny"]).code(2).says("cannot be used with");
+    decide("toolu_script_1", &["--allow", "--reason", "x"]).code(2).says("cannot be used with");
+    // The other way round than they were asked for.
+    decide("toolu_script_2", &["--deny"]).code(6).says("toolu_script_1 --allow");
+    assert_eq!(bed.effects(), "");
+    assert!(decide("toolu_script_1", &["--allow"]).code(0).stdout.contains("denied: the user said no"));
+    assert_eq!(bed.effects(), "one");
+}
+
+#[test]
+fn rules_stay_with_the_session_and_those_of_a_later_command_come_first() {
+    let bed = Bed::new();
+    let quiet = script("- content: Hello.\n");
+    let done = bed.run(quiet.path(), &["--allow", "view"]).finish().code(0);
+    let id = session_of(&done.stderr);
+    let call = effects(&["one"]);
+    let resume = |rules: &[&str]| {
+        bed.told(&["sessions", "resume", &id, "--script"]).arg(call.path()).args(rules).arg("Go on").finish()
+    };
+    resume(&["--allow", "bash_tool"]).code(0);
+    assert_eq!(bed.effects(), "one");
+    assert!(
+        resume(&["--deny", "bash_tool"])
+            .code(0)
+            .says("denied: the user denies every use of `bash_tool`")
+            .stdout
+            .contains("Done")
+    );
+    resume(&[]).code(6).says("the model wants to use `bash_tool`");
+    assert_eq!(bed.effects(), "one");
+}
+
+#[test]
+fn rules_that_cannot_be_are_usage_errors() {
+    let bed = Bed::new();
+    let script = script("- content: x\n");
+    let told = |rules: &[&str]| bed.run(script.path(), rules).finish().code(2);
+    told(&["--ask", "bash"]).says("there are `view`, `bash_tool`, `create_file`, `str_replace`");
+    told(&["--ask", "view", "--deny", "view"]).says("`--ask view` and `--deny view` exclude each other");
+    let waits = bed.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--ephemeral"]).finish().code(6);
+    waits.says("hint: run it at a terminal").does_not_say("sessions decide");
+}
+
+/// A run at a terminal with this script, which asks for `bash_tool`, and whose person types these answers, each at its prompt.
+fn answered(bed: &Bed, script: &Path, rules: &[&str], answers: &[&str]) -> Finished {
+    let mut running = bed.at_terminal(Terminal::new(), script, &[&["--ask", "bash_tool"], rules].concat());
+    for (place, answer) in answers.iter().enumerate() {
+        running.shows("calls of this tool > ", place + 1);
+        running.types(answer);
+    }
+    running.wait()
+}
+
+#[test]
+fn a_person_at_a_terminal_sees_the_call_and_decides() {
+    let bed = Bed::new();
+    let done = answered(&bed, effects(&["one", "two"]).path(), &[], &["y\n", "n that is enough\n"]).code(0);
+    assert_eq!((bed.effects().as_str(), done.stdout.as_str()), ("one", "Done.\n"));
+    let done = done.says("    echo two >> effects\n    description: x\n");
+    done.says("deny bash_tool: that is enough");
+
+    // An answer that is not clear decides nothing, and `a` is for all that comes.
+    let bed = Bed::new();
+    let done = answered(&bed, effects(&["one", "two", "three"]).path(), &[], &["\n", "yep\n", "a\n"]).code(0);
+    assert_eq!((bed.effects().as_str(), done.stderr.matches(" > ").count()), ("one three two", 3));
+}
+
+#[test]
+fn what_was_typed_before_the_question_is_no_answer() {
+    let bed = Bed::new();
+    let mut terminal = Terminal::new();
+    terminal.types("y\n");
+    let script = effects(&["one"]);
+    let mut running = bed.at_terminal(terminal, script.path(), &["--ask", "bash_tool"]);
+    running.shows("calls of this tool > ", 1);
+    running.types("n\n");
+    running.wait().code(0).says("deny bash_tool");
+    assert_eq!(bed.effects(), "");
+}
+
+#[test]
+fn a_question_that_nobody_answers_stays_and_is_asked_again_later() {
+    let bed = Bed::new();
+    // The end of the input.
+    let left = answered(&bed, effects(&["one", "two"]).path(), &[], &["y\n", "\x04"]).code(6);
+    let left = left.says("toolu_script_2 --allow");
+    assert_eq!(bed.effects(), "");
+    let id = session_of(&left.stderr);
+    let script = last_result();
+    let arguments = ["sessions", "resume", &id, "--script", script.path().to_str().unwrap()];
+    let mut running =
+        Terminal::new().start(arguments, |conjure| conjure.env("CONJURE_DATA", bed.data.path()));
+    running.shows("calls of this tool > ", 1);
+    running.types("y\n");
+    running.wait().code(0).says("    echo two >> effects").does_not_say("    echo one >> effects");
+    assert_eq!(bed.effects(), "one two");
+}
+
+#[test]
+fn a_question_can_be_interrupted_and_its_time_can_be_over() {
+    let bed = Bed::new();
+    // As the terminal sends it.
+    answered(&bed, effects(&["one"]).path(), &[], &["\x03"]).code(130);
+    answered(&bed, effects(&["one"]).path(), &["--timeout", "3"], &[]).code(3).says("the deadline passed");
+    assert_eq!(bed.effects(), "");
+}
+
+#[test]
+fn a_person_sees_no_secret() {
+    let bed = Bed::new();
+    let script = script(
+        "- content: [{tool_use: {name: bash_tool, input: {command: 'echo hunter2-secret', description: x}}}]\n\
+         - content: Done.\n",
+    );
+    let rules = ["--env", "API_KEY=hunter2-secret"];
+    let done = answered(&bed, script.path(), &rules, &["n\n"]).code(0).says("    echo [REDACTED:API_KEY]");
+    let id = session_of(&done.does_not_say("hunter2").stderr);
+
+    let waits =
+        bed.run(script.path(), &["--ask", "bash_tool", "--env", "API_KEY=hunter2-secret"]).finish().code(6);
+    let waiting = session_of(&waits.stderr);
+    let shown = |id: &str, arguments: &[&str]| {
+        let show = bed.told(&["sessions", "show", id, "--env", "API_KEY"]).args(arguments);
+        show.env("API_KEY", "hunter2-secret").finish().code(0).stdout
+    };
+    for told in [shown(&id, &[]), shown(&waiting, &[]), shown(&waiting, &["--format", "json"])] {
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    assert!(shown(&waiting, &[]).contains("echo [REDACTED:API_KEY]"));
+}
