@@ -13,7 +13,7 @@ use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::berth::{Berth, Occupant};
+use super::berth::{Berth, Mooring, Occupant};
 use super::source::ExecutorSource;
 use crate::supervision::{Address, Context, Failure, Flow, Worker};
 
@@ -37,6 +37,7 @@ pub(crate) struct Makings {
     pub(crate) source: Arc<dyn ExecutorSource>,
     pub(crate) berth: Arc<Berth>,
     pub(crate) start_within: Duration,
+    pub(crate) clear_within: Duration,
 }
 
 impl ExecutorActor {
@@ -44,10 +45,10 @@ impl ExecutorActor {
     pub(crate) async fn start(makings: Makings, context: Context<ExecutorMessage>) -> Result<Self, Failure> {
         let _waiting = context.waits_for("its sandbox");
         let (ready, started) = oneshot::channel();
-        let address = context.address().clone();
+        let (address, path) = (context.address().clone(), context.path().to_owned());
         let deadline = SystemClock.deadline(makings.start_within);
         context.spawn_lasting(move |over| async move {
-            let kept = keep(&makings, deadline, &address, ready, &over).await;
+            let kept = keep(&makings, deadline, (&path, &address), ready, &over).await;
             if let Err((error, ready)) = kept {
                 // Told when nothing of it is left.
                 let _ = ready.send(Err(error));
@@ -79,28 +80,29 @@ type Ready = oneshot::Sender<Result<(), SandboxError>>;
 async fn keep(
     makings: &Makings,
     deadline: Deadline,
-    address: &Address<ExecutorMessage>,
+    (path, address): (&str, &Address<ExecutorMessage>),
     ready: Ready,
     over: &CancellationToken,
 ) -> Result<(), (SandboxError, Ready)> {
     let Makings { source, berth, .. } = makings;
+    let Mooring { rope, closed } = &*berth.mooring;
     // The supervisor sees to it that the one before is gone. This says so again, where it matters.
-    let Some(_moored) = over.run_until_cancelled(berth.mooring.lock()).await else { return Ok(()) };
-    if berth.closed.is_cancelled() {
-        let message = "the session's sandbox was closed";
-        return Err((SandboxError::new(SandboxErrorKind::Unavailable, message), ready));
+    let Some(_moored) = over.run_until_cancelled(rope.lock()).await else { return Ok(()) };
+    if closed.is_cancelled() {
+        return Err((closing(), ready));
     }
-    let Some(admitted) = over.run_until_cancelled(source.admit(deadline)).await else { return Ok(()) };
+    let over = Over { actor: over, session: closed };
+    let Some(admitted) = over.unless(source.admit(deadline)).await else { return Ok(()) };
     let _permit = match admitted {
         Ok(permit) => permit,
         Err(error) => return Err((error, ready)),
     };
-    let Some(opened) = over.run_until_cancelled(source.open(deadline)).await else { return Ok(()) };
+    let Some(opened) = over.unless(source.open(deadline)).await else { return Ok(()) };
     let executor: Arc<dyn Executor> = match opened {
         Ok(executor) => Arc::from(executor),
         Err(error) => return Err((error, ready)),
     };
-    let furnished = over.run_until_cancelled(furnish(&executor, makings, deadline)).await;
+    let furnished = over.unless(furnish(&executor, makings, deadline)).await;
     let outcome = match furnished {
         None => Ok(()),
         Some(Err(error)) => Err((error, ready)),
@@ -111,8 +113,26 @@ async fn keep(
             Ok(())
         }
     };
-    clear_away(&*executor).await;
+    clear_away(&*executor, makings.clear_within, path).await;
     outcome
+}
+
+fn closing() -> SandboxError {
+    SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
+}
+
+/// What ends a sandbox from outside: its actor's end, or that nobody wants one any more.
+#[derive(Clone, Copy)]
+struct Over<'a> {
+    actor: &'a CancellationToken,
+    session: &'a CancellationToken,
+}
+
+impl Over<'_> {
+    /// What comes of `work`, unless that comes first.
+    async fn unless<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        self.actor.run_until_cancelled(self.session.run_until_cancelled(work)).await.flatten()
+    }
 }
 
 /// Prepares a sandbox, puts on its shelves what was on those of the one before, and has it serve calls.
@@ -159,18 +179,14 @@ async fn furnished(
 }
 
 /// Waits for the end of the sandbox or of its actor, and has no more calls served.
-async fn watch(
-    occupant: &Arc<Occupant>,
-    berth: &Berth,
-    address: &Address<ExecutorMessage>,
-    over: &CancellationToken,
-) {
-    match over.run_until_cancelled(occupant.ended()).await {
+async fn watch(occupant: &Arc<Occupant>, berth: &Berth, address: &Address<ExecutorMessage>, over: Over<'_>) {
+    match over.unless(occupant.ended()).await {
         Some(reason) => {
             berth.vacate(occupant, reason.clone());
             // It may just be ending by itself.
             let _ = address.send(ExecutorMessage::Lost(reason));
         }
+        None if over.session.is_cancelled() => berth.vacate(occupant, closing()),
         None => {
             let message = "the sandbox was lost: it was ended together with the actor that kept it";
             berth.vacate(occupant, SandboxError::new(SandboxErrorKind::Lost, message));
@@ -178,15 +194,23 @@ async fn watch(
     }
 }
 
-/// Returns when nothing of the sandbox is left, however long that takes: the next one gets its workspace.
-async fn clear_away(executor: &dyn Executor) {
+/// Returns when nothing of the sandbox is left: the next one gets its workspace. One that does not go in time is given up, as
+/// nothing of its session would ever end else.
+async fn clear_away(executor: &dyn Executor, within: Duration, actor: &str) {
     let cleaning = executor.cleanup();
     tokio::pin!(cleaning);
+    let given_up = SystemClock.deadline(within);
     tokio::select! {
         biased;
         () = &mut cleaning => return,
-        () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE)) => {}
+        () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE).earlier(given_up)) => {}
     }
-    tracing::warn!(?executor, "a sandbox is not gone yet; until it is, no other takes its place");
-    cleaning.await;
+    tracing::warn!(actor, ?executor, "a sandbox is not gone yet; until it is, no other takes its place");
+    tokio::select! {
+        biased;
+        () = cleaning => {}
+        () = SystemClock.sleep_until(given_up) => {
+            tracing::warn!(actor, ?executor, ?within, "a sandbox did not go and is given up; what runs in it may still change its workspace");
+        }
+    }
 }

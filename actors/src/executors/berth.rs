@@ -17,11 +17,25 @@ use super::notice::Notice;
 /// What the tools' side and the actor's share.
 pub(crate) struct Berth {
     occupant: watch::Sender<Option<Arc<Occupant>>>,
+    pub(crate) mooring: Arc<Mooring>,
+    state: Mutex<State>,
+}
+
+/// Who may have a sandbox at a berth, and until when anybody may. Also whoever waits for the end of the last one has it.
+#[derive(Debug, Default)]
+pub(crate) struct Mooring {
     /// Held from before a sandbox is made until nothing of it is left.
-    pub(crate) mooring: tokio::sync::Mutex<()>,
+    pub(crate) rope: tokio::sync::Mutex<()>,
     /// Nobody wants a sandbox any more.
     pub(crate) closed: CancellationToken,
-    state: Mutex<State>,
+}
+
+impl Mooring {
+    /// Returns when nothing of a sandbox is left. No other is made afterwards.
+    pub(crate) async fn close(&self) {
+        self.closed.cancel();
+        drop(self.rope.lock().await);
+    }
 }
 
 #[derive(Default)]
@@ -46,11 +60,10 @@ pub(crate) struct Occupant {
 }
 
 impl Berth {
-    pub(crate) fn new(notice: Option<Notice>) -> Self {
+    pub(crate) fn new(notice: Option<Notice>, mooring: Arc<Mooring>) -> Self {
         Self {
             occupant: watch::Sender::new(None),
-            mooring: tokio::sync::Mutex::new(()),
-            closed: CancellationToken::new(),
+            mooring,
             state: Mutex::new(State { notice, ..State::default() }),
         }
     }

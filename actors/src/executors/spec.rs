@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::berth::Berth;
+use super::berth::{Berth, Mooring};
 use super::notice::Notice;
 use super::source::ExecutorSource;
 use super::supervised::SupervisedExecutor;
@@ -18,6 +18,9 @@ use crate::supervision::{
 pub struct ExecutorOptions {
     /// How long its start may take, preparation included.
     pub start_within: Duration,
+    /// How long it may take until nothing of it is left. Then it is complained about by its names, and given up: the session
+    /// goes on, or ends, and another may be made in the same workspace.
+    pub clear_within: Duration,
     /// How long it is waited before it is replaced again.
     pub backoff: Backoff,
     /// How many replacements are too many: then the next call asks for one, and nobody before.
@@ -27,10 +30,11 @@ pub struct ExecutorOptions {
 }
 
 impl Default for ExecutorOptions {
-    /// A minute to start; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
+    /// A minute to start, two to be cleared away; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
     fn default() -> Self {
         Self {
             start_within: Duration::from_secs(60),
+            clear_within: Duration::from_secs(120),
             backoff: Backoff::new(Duration::from_millis(2), Duration::from_secs(5), Duration::from_secs(60)),
             intensity: Intensity::new(5, Duration::from_secs(30)),
             attempts: NonZeroU32::MIN.saturating_add(2),
@@ -44,6 +48,7 @@ pub struct Executors {
     supervisor: Supervisor,
     options: ExecutorOptions,
     began: Began,
+    mooring: Arc<Mooring>,
 }
 
 /// What a session knows of sandboxes.
@@ -64,12 +69,23 @@ impl Executors {
             .intensity(options.intensity)
             .quarantine_after(options.attempts)
             .build();
-        Ok((spec, Self { supervisor, options, began: Began::Now }))
+        Ok((spec, Self { supervisor, options, began: Began::Now, mooring: Arc::default() }))
     }
 
     pub(crate) fn began(mut self, began: Began) -> Self {
         self.began = began;
         self
+    }
+
+    /// The same for one incarnation of a session.
+    pub(crate) fn anew(&self) -> Self {
+        Self { mooring: Arc::default(), ..self.clone() }
+    }
+
+    /// Returns when nothing of a sandbox is left; none is made afterwards. That takes no longer than a sandbox may take to be
+    /// cleared away.
+    pub(crate) async fn close(&self) {
+        self.mooring.close().await;
     }
 
     /// An executor for the session's tools, over sandboxes of this source. None is made before the first call. Of a
@@ -79,7 +95,7 @@ impl Executors {
     /// None that a caller could cause.
     pub fn supervise(self, source: Arc<dyn ExecutorSource>) -> Result<SupervisedExecutor, SpecError> {
         let notice = (self.began == Began::Before).then(|| Notice::resumed(source.isolation()));
-        let berth = Arc::new(Berth::new(notice));
+        let berth = Arc::new(Berth::new(notice, self.mooring));
         let id = ChildId::new("executor")?;
         Ok(SupervisedExecutor::new(id, source, self.supervisor, berth, self.options))
     }

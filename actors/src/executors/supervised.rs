@@ -130,6 +130,7 @@ impl Inner {
             source: Arc::clone(&self.source),
             berth: Arc::clone(&self.berth),
             start_within: self.options.start_within,
+            clear_within: self.options.clear_within,
         };
         let start = move |context| ExecutorActor::start(makings.clone(), context);
         WorkerSpec::new(self.id.clone(), start)
@@ -148,7 +149,7 @@ impl Inner {
     }
 
     async fn closed(&self) -> SandboxError {
-        self.berth.closed.cancelled().await;
+        self.berth.mooring.closed.cancelled().await;
         SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
     }
 }
@@ -251,7 +252,7 @@ impl Executor for SupervisedExecutor {
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let inner = &self.inner;
-            inner.berth.closed.cancel();
+            inner.berth.mooring.closed.cancel();
             let deadline = SystemClock.deadline(CLEANUP);
             match inner.supervisor.terminate_child(&inner.id, deadline).await {
                 Ok(()) | Err(RequestError::NotFound(_)) => {}

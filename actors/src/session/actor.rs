@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use conjure_base::{Clock, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
     CommandKind, Conversation, LedgerError, Limits, Profile, Step, SubmitError, next,
 };
@@ -21,84 +21,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::away::{Away, INBOX, refuse};
-use super::bringing::{IN_HASTE, bring_back};
+use super::bringing::bring_back;
 use super::error::SessionError;
-use super::lease::HeldLease;
+use super::lease::{HeldLease, LeaseEnd};
 use super::ledger::{JournalLedger, failure};
-use super::mail::{Mail, tell};
+use super::mail::{Mail, Parcel, Return, tell};
 use super::message::{Answer, SessionMessage};
 use super::shared::{Driven, Shared, lock};
 use super::spec::{Fitting, Resume, SessionParts};
 use super::work::{Errand, Order, Outcome, answer_all, has_run_tools};
 use crate::executors::{Began, Executors};
 use crate::journal::CallFailure;
-use crate::supervision::{
-    Address, AutoShutdown, ChildId, ChildSpec, Context, Failure, Flow, Job, Restart, Shutdown, Significance,
-    SpecError, Strategy, SupervisorSpec, Worker, WorkerSpec,
-};
+use crate::supervision::{Context, Failure, Flow, Job, Worker};
 
 /// When what the journal failed is tried again; twice as long after each further failure, up to the other.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(120);
 
-/// The supervisor of a session and what is below it, and the actor's address. It ends with its actor, and is then
-/// forgotten.
-///
-/// The sandbox's part is started before the actor and stopped behind it, so that a turn that is interrupted ends its tools in
-/// order. A crash of the actor takes it along: the next incarnation begins with a sandbox of its own.
-pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<Mail>), SpecError> {
-    let options = &shared.setting.options;
-    let (executors_spec, executors) = Executors::vacant(options.executors)?;
-    let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false) });
-    let start = move |context: Context<Mail>| {
-        let (shared, executors) = (Arc::clone(&down.shared), executors.clone());
-        down.used.store(true, Ordering::Relaxed);
-        async move { SessionActor::start(shared, executors, context).await.map_err(Failure::from) }
-    };
-    let (actor, address) = WorkerSpec::new(ChildId::new("actor")?, start)
-        .restart(Restart::Transient(Significance::Significant))
-        .shutdown(Shutdown::After(options.grace.saturating_add(Duration::from_secs(10) + 2 * IN_HASTE)))
-        .passivate_after(options.idle_after)
-        .queue(options.queue)
-        .build();
-    let id = ChildId::new(shared.key.session.to_string())?;
-    let (spec, _) = SupervisorSpec::with_auto_shutdown(id, Strategy::OneForAll, AutoShutdown::AnySignificant)
-        .restart(Restart::TEMPORARY)
-        .tenant(shared.key.tenant.clone())
-        .session(shared.key.session)
-        .child(executors_spec)?
-        .child(actor)?
-        .build();
-    Ok((spec, address))
-}
-
-/// Dropped with the spec: nothing of the session's tree is left then, where there was one.
-struct Down {
-    shared: Arc<Shared>,
-    used: AtomicBool,
-}
-
-impl Drop for Down {
-    fn drop(&mut self) {
-        if self.used.load(Ordering::Relaxed) {
-            self.shared.is_down();
-        }
-    }
-}
-
 pub(crate) struct SessionActor {
     shared: Arc<Shared>,
     parts: Arc<SessionParts>,
     limits: Limits,
-    lease: HeldLease,
     place: Place,
+    /// Until when what is in the sandbox may be brought to the host, when the actor ends.
+    bring_by: Deadline,
     errands: u64,
     /// How many errands in a row the journal has failed.
     failures: u32,
-    /// What waits for the errand's end.
-    stash: VecDeque<SessionMessage>,
-    /// Renews the lease; dropped with the actor.
-    _keeper: Job,
+    /// What waits for the errand's end. What is left when the actor ends goes back to whoever sent it.
+    stash: VecDeque<Parcel>,
     /// Listings under way.
     listings: Vec<Job>,
 }
@@ -113,7 +64,7 @@ enum Place {
 
 impl SessionActor {
     /// Takes the lease, loads the conversation, and has its parts made.
-    async fn start(
+    pub(crate) async fn start(
         shared: Arc<Shared>,
         executors: Executors,
         context: Context<Mail>,
@@ -148,6 +99,13 @@ impl SessionActor {
             }
             Err(error) => return Err(failure(error).into()),
         };
+        let executors = executors.anew();
+        {
+            let (address, stopping) = (context.address().clone(), context.stopping().clone());
+            let tell = |end| async move { tell(&address, &stopping, Mail::LeaseOver(end)).await };
+            let (lease, executors) = (lease.clone(), executors.clone());
+            context.spawn_lasting_upkeep(move |over| async move { lease.hold(executors, &over, tell).await });
+        }
         drop(waiting);
         let waiting = context.waits_for("the session's events");
         let ledger = JournalLedger::new(setting.journal.clone(), Arc::clone(&shared.key), lease.epoch());
@@ -174,14 +132,6 @@ impl SessionActor {
         *lock(&shared.redactor) = redactor;
         shared.observe(conversation.state(), conversation.seq(), Driven::No);
 
-        let keeper = {
-            let (lease, address, stopping) =
-                (lease.clone(), context.address().clone(), context.stopping().clone());
-            context.spawn_upkeep(async move {
-                let end = lease.keep().await;
-                tell(&address, &stopping, Mail::LeaseOver(end)).await;
-            })
-        };
         let goes_on = conversation.state().turn().is_some() || conversation.state().queue().len() > 0;
         if goes_on && (options.resume == Resume::AtStart || shared.is_attached()) {
             // The queue has room: the actor has just begun.
@@ -191,12 +141,11 @@ impl SessionActor {
             shared: Arc::clone(shared),
             parts: Arc::new(parts),
             limits: profile.limits,
-            lease,
             place: Place::Home(Box::new(conversation)),
+            bring_by: Deadline::NEVER,
             errands: 0,
             failures: 0,
             stash: VecDeque::new(),
-            _keeper: keeper,
             listings: Vec::new(),
         })
     }
@@ -206,18 +155,24 @@ impl SessionActor {
     }
 
     /// Takes up a message of a host.
-    fn take_up(&mut self, message: SessionMessage, context: &Context<Mail>) -> Flow {
+    fn take_up(&mut self, parcel: Parcel, context: &Context<Mail>) -> Flow {
+        let Some((message, back)) = parcel.open() else { return Flow::Continue };
         match message {
             SessionMessage::Subscribe { from_seq, reply } => reply.send(Ok(self.shared.listen(from_seq))),
             SessionMessage::Snapshot { reply } => reply.send(Ok(self.shared.snapshot())),
             SessionMessage::Files { reply } => self.list(reply, context),
             SessionMessage::Executor { reply } => reply.send(self.executor()),
-            message => return self.take_up_for_conversation(message, context),
+            message => return self.take_up_for_conversation(message, back, context),
         }
         Flow::Continue
     }
 
-    fn take_up_for_conversation(&mut self, message: SessionMessage, context: &Context<Mail>) -> Flow {
+    fn take_up_for_conversation(
+        &mut self,
+        message: SessionMessage,
+        back: Return,
+        context: &Context<Mail>,
+    ) -> Flow {
         if self.is_draining()
             && let SessionMessage::Send { reply, .. } = message
         {
@@ -227,17 +182,20 @@ impl SessionActor {
         match &mut self.place {
             Place::Away(away) => {
                 if let Some(message) = away.take_in(message) {
-                    self.keep(message);
+                    self.keep(message, back);
                 }
                 Flow::Continue
             }
-            Place::Gone => Flow::Continue,
+            Place::Gone => {
+                drop(Parcel::again(message, back));
+                Flow::Continue
+            }
             Place::Home(conversation) => {
                 let step = next(conversation.state());
                 if !matches!(step, Step::Idle | Step::AwaitApproval) {
                     // A turn was under way when the journal failed: it goes on first.
                     self.send_off(Order::Resume, context);
-                    return self.take_up_for_conversation(message, context);
+                    return self.take_up_for_conversation(message, back, context);
                 }
                 let (has_turn, has_queue) =
                     (step == Step::AwaitApproval, conversation.state().queue().len() > 0);
@@ -291,12 +249,23 @@ impl SessionActor {
     }
 
     /// Keeps a message until the conversation is back.
-    fn keep(&mut self, message: SessionMessage) {
+    fn keep(&mut self, message: SessionMessage, back: Return) {
         if self.stash.len() < INBOX {
-            self.stash.push_back(message);
+            self.stash.push_back(Parcel::again(message, back));
             return;
         }
         refuse(message, SessionError::overloaded("what waits for the running turn"));
+    }
+
+    /// The actor ends in order: whoever wanted that has it, all others are served by the next incarnation.
+    fn give_back(&mut self) {
+        for parcel in self.stash.drain(..) {
+            match parcel.open() {
+                Some((SessionMessage::Close { reply }, _)) => reply.send(Ok(())),
+                Some((message, back)) => drop(Parcel::again(message, back)),
+                None => {}
+            }
+        }
     }
 
     /// Sends the conversation on an errand.
@@ -329,14 +298,18 @@ impl SessionActor {
             conjure.incarnation = context.incarnation(),
         );
         let (address, stopping) = (context.address().clone(), context.stopping().clone());
+        let turn_is_over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&turn_is_over);
         let job = context.spawn(
             async move {
                 let outcome = errand.run().await;
+                is_over.store(outcome.has_no_turn(), Ordering::Release);
                 tell(&address, &stopping, Mail::Back { errand: number, outcome }).await;
             }
             .instrument(span),
         );
-        self.place = Place::Away(Away { errand: number, cancel, inbox, job, interrupts: Vec::new() });
+        self.place =
+            Place::Away(Away { errand: number, cancel, inbox, job, interrupts: Vec::new(), turn_is_over });
     }
 
     /// The conversation is back, or what had it has crashed.
@@ -357,7 +330,7 @@ impl SessionActor {
             }
             Outcome::Journal(_, LedgerError::TakenOver { reason }) => {
                 answer_all(replies, &Err(SessionError::TakenOver { reason: reason.clone() }));
-                return Ok(self.give_up(&format!("the session was taken over: {reason}")));
+                return Ok(self.give_up(&LeaseEnd::Taken(reason)));
             }
             Outcome::Journal(conversation, error) => {
                 tracing::warn!(session = %self.shared.key, %error, "the journal failed; the session is loaded anew");
@@ -383,8 +356,10 @@ impl SessionActor {
             return Ok(Flow::Continue);
         }
         answer_all(replies, &Ok(()));
-        while let (Place::Home(_), Some(message)) = (&self.place, self.stash.pop_front()) {
-            if self.take_up_for_conversation(message, context) == Flow::Stop {
+        while let Place::Home(_) = self.place
+            && let Some(parcel) = self.stash.pop_front()
+        {
+            if self.take_up(parcel, context) == Flow::Stop {
                 return Ok(Flow::Stop);
             }
         }
@@ -423,11 +398,16 @@ impl SessionActor {
     }
 
     /// Somebody else has the session, or may have it soon: nothing more is written, and the actor ends.
-    fn give_up(&mut self, why: &str) -> Flow {
-        tracing::warn!(session = %self.shared.key, why, "a session is given up");
+    fn give_up(&mut self, why: &LeaseEnd) -> Flow {
+        tracing::warn!(session = %self.shared.key, %why, "a session is given up");
         self.place = Place::Gone;
+        // The workspace is another's, or may be soon: the sandbox must be gone by then, too.
+        self.bring_by = match why {
+            LeaseEnd::Taken(_) => SystemClock.deadline(Duration::ZERO),
+            LeaseEnd::NotRenewed { until, .. } => SystemClock.deadline(SystemClock.remaining(*until) / 2),
+        };
         self.shared.did_well();
-        self.shared.hub.give_up(why.to_owned());
+        self.shared.hub.give_up(why.to_string());
         Flow::Stop
     }
 
@@ -458,33 +438,37 @@ impl Worker for SessionActor {
 
     async fn handle(&mut self, message: Mail, context: &Context<Mail>) -> Result<Flow, Failure> {
         match message {
-            Mail::Said(parcel) => {
-                Ok(parcel.open().map_or(Flow::Continue, |message| self.take_up(message, context)))
-            }
+            Mail::Said(parcel) => Ok(self.take_up(parcel, context)),
             Mail::Attached => {
                 self.resume(context);
                 Ok(Flow::Continue)
             }
             Mail::Back { errand, outcome } => self.back(errand, outcome, context),
-            Mail::LeaseOver(end) => Ok(self.give_up(&end.to_string())),
+            Mail::LeaseOver(end) => Ok(self.give_up(&end)),
         }
     }
 
-    /// Interrupts the turn that runs, waits until its end is recorded, and gives the lease back.
+    /// Interrupts the turn that runs, and waits until its end is recorded. The lease is given back behind the sandbox.
     async fn stop(&mut self, _: &Context<Mail>) -> Result<(), Failure> {
+        self.give_back();
         if let Place::Away(away) = std::mem::replace(&mut self.place, Place::Gone) {
             away.cancel.cancel();
             away.job.wait().await;
-            // How the errand ended is in a message that is not taken up any more, so nobody is told that all is well.
+            // How the errand ended is in a message that is not taken up any more. Where it did not say that all is well, whoever
+            // interrupted the turn is told that this is not known.
+            if away.turn_is_over.load(Ordering::Acquire) {
+                answer_all(away.interrupts, &Ok(()));
+            }
         }
         self.place = Place::Gone;
         self.shared.did_well();
         // Commands that went on in the background have written, too; and the sandbox ends next.
         let hurry = CancellationToken::new();
         hurry.cancel();
-        bring_back(&self.shared.key, self.parts.executor.as_deref(), &hurry).await;
-        if let Err(error) = self.lease.release().await {
-            tracing::debug!(session = %self.shared.key, %error, "a lease was not given back; it ends by itself");
+        tokio::select! {
+            biased;
+            () = SystemClock.sleep_until(self.bring_by) => {}
+            () = bring_back(&self.shared.key, self.parts.executor.as_deref(), &hurry) => {}
         }
         Ok(())
     }

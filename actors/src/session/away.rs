@@ -4,6 +4,9 @@
 //! once; all else waits for the errand's end. State: the inbox's end and those who wait, gone with the actor; a post that
 //! is lost with it tells its sender so.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use conjure_conversation::{Post, PostKind, Receipt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +27,8 @@ pub(crate) struct Away {
     pub(crate) job: Job,
     /// Whoever waits for the end that was asked for.
     pub(crate) interrupts: Vec<Answer<()>>,
+    /// Set by the errand when it ends with no turn under way, and all of that recorded.
+    pub(crate) turn_is_over: Arc<AtomicBool>,
 }
 
 impl Away {

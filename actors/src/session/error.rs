@@ -102,6 +102,7 @@ impl SessionError {
         match error {
             StartError::Full { .. } => Self::overloaded("the number of the tenant's sessions"),
             StartError::Request(RequestError::DeadlinePassed(_)) => Self::DeadlinePassed,
+            StartError::Request(RequestError::ShuttingDown(_)) => Self::ShuttingDown,
             other => Self::NotStarted { reason: other.to_string() },
         }
     }

@@ -181,12 +181,15 @@ impl Session {
         self.ask(|reply| SessionMessage::Snapshot { reply }).await
     }
 
-    /// Puts it away when its turn is over. The next message revives it.
+    /// Puts it away when its turn is over. The next message revives it, also one that waited behind this.
     ///
     /// # Errors
-    /// When it did not answer.
+    /// When it did not answer. A runtime that shuts down puts it away, too.
     pub async fn close(&self) -> Result<(), SessionError> {
-        self.ask(|reply| SessionMessage::Close { reply }).await
+        match self.ask(|reply| SessionMessage::Close { reply }).await {
+            Err(SessionError::ShuttingDown) => Ok(()),
+            answer => answer,
+        }
     }
 
     /// Lets a session be tried again that failed too often.

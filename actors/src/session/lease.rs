@@ -1,8 +1,9 @@
-//! The right to write a session, for as long as its actor lives.
+//! The right to write a session, and to work in its workspace: for as long as its actor lives, and its sandbox.
 //!
-//! The lease is taken when the actor starts, under an epoch of its own, renewed by a job at a third of its time, and given
-//! back when the actor stops in order. Where renewals fail, the owner stops before the lease ends, so that it never
-//! writes at the same time as its successor; a lease that somebody else took ends it at once.
+//! The lease is taken when the actor starts, under an epoch of its own, renewed at a third of its time, and given back when
+//! nothing of the session's sandbox is left, whatever ended the actor: both belong to lasting work of it. Where renewals
+//! fail, the owner stops before the lease ends, so that it never writes at the same time as its successor; a lease that somebody
+//! else took ends it at once. After a crash of the process it ends by its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,10 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::LedgerError;
 use conjure_journal::{Epoch, Owner, SessionKey};
+use tokio_util::sync::CancellationToken;
 
 use super::ledger::failure;
+use crate::executors::Executors;
 use crate::journal::{CallFailure, JournalAccess};
 
 /// A lease that is held.
@@ -28,10 +31,15 @@ pub(crate) struct HeldLease {
 /// Why a lease is held no more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LeaseEnd {
-    #[error("{0}")]
+    #[error("the session was taken over: {0}")]
     Taken(String),
-    #[error("the lease could not be renewed before its end: {0}")]
-    NotRenewed(String),
+    #[error("the lease could not be renewed before its end: {last}")]
+    NotRenewed {
+        /// Why not, the last time.
+        last: String,
+        /// Until when it holds even so.
+        until: Deadline,
+    },
 }
 
 impl HeldLease {
@@ -51,15 +59,48 @@ impl HeldLease {
         self.epoch
     }
 
+    /// Keeps it until its owner is over and the sandbox is gone, and gives it back. Where it ends before, `tell` tells its owner.
+    pub(crate) async fn hold<F>(
+        self,
+        executors: Executors,
+        over: &CancellationToken,
+        tell: impl FnOnce(LeaseEnd) -> F,
+    ) where
+        F: Future<Output = ()>,
+    {
+        let keeping = self.clone().keep();
+        tokio::pin!(keeping);
+        let ended = over.run_until_cancelled(&mut keeping).await;
+        if let Some(end) = ended {
+            over.run_until_cancelled(tell(end)).await;
+            over.cancelled().await;
+            return executors.close().await;
+        }
+        let closing = executors.close();
+        tokio::pin!(closing);
+        tokio::select! {
+            biased;
+            () = &mut closing => {
+                if let Err(error) = self.release().await {
+                    tracing::debug!(session = %self.key, %error, "a lease was not given back; it ends by itself");
+                }
+            }
+            end = keeping => {
+                tracing::warn!(session = %self.key, %end, "a session's lease has ended, and its sandbox is not gone yet");
+                closing.await;
+            }
+        }
+    }
+
     /// Renews it for ever; returns when that is over, in time for the owner to stop before the lease ends.
-    pub(crate) async fn keep(mut self) -> LeaseEnd {
+    async fn keep(mut self) -> LeaseEnd {
         let mut last = String::new();
         loop {
             let stop_by = before(self.until, self.time / 6);
             let next = SystemClock.deadline(self.time / 3).earlier(stop_by);
             SystemClock.sleep_until(next).await;
             if SystemClock.remaining(stop_by).is_zero() {
-                return LeaseEnd::NotRenewed(last);
+                return LeaseEnd::NotRenewed { last, until: self.until };
             }
             let until = SystemClock.deadline(self.time);
             let (epoch, time) = (self.epoch, self.time);
@@ -67,7 +108,10 @@ impl HeldLease {
             let renewed = tokio::select! {
                 biased;
                 renewed = renewal => renewed.map_err(failure),
-                () = SystemClock.sleep_until(stop_by) => return LeaseEnd::NotRenewed("the journal did not answer".to_owned()),
+                () = SystemClock.sleep_until(stop_by) => {
+                    let last = "the journal did not answer".to_owned();
+                    return LeaseEnd::NotRenewed { last, until: self.until };
+                }
             };
             match renewed {
                 Ok(_) => self.until = until,
@@ -81,7 +125,7 @@ impl HeldLease {
     }
 
     /// Gives it back.
-    pub(crate) async fn release(&self) -> Result<(), LedgerError> {
+    async fn release(&self) -> Result<(), LedgerError> {
         self.journal.call(|journal| journal.release(&self.key, self.epoch)).await.map_err(failure)
     }
 }

@@ -21,27 +21,34 @@ pub(crate) enum Mail {
     LeaseOver(LeaseEnd),
 }
 
-/// A message on its way. One that is never opened, because the actor that it waited for ended, goes back to whoever sent it
+/// A message on its way. One that nobody took up, because the actor that it waited for ended, goes back to whoever sent it
 /// and is sent again: nothing was done with it.
 pub(crate) struct Parcel {
-    message: Option<SessionMessage>,
-    back: Option<oneshot::Sender<SessionMessage>>,
+    content: Option<(SessionMessage, Return)>,
 }
+
+/// Where a message goes back to.
+pub(crate) struct Return(oneshot::Sender<SessionMessage>);
 
 impl Parcel {
     pub(crate) fn new(message: SessionMessage) -> (Self, oneshot::Receiver<SessionMessage>) {
         let (back, returned) = oneshot::channel();
-        (Self { message: Some(message), back: Some(back) }, returned)
+        (Self::again(message, Return(back)), returned)
     }
 
-    pub(crate) fn open(mut self) -> Option<SessionMessage> {
-        self.message.take()
+    /// One that was opened, and cannot be taken up yet.
+    pub(crate) const fn again(message: SessionMessage, back: Return) -> Self {
+        Self { content: Some((message, back)) }
+    }
+
+    pub(crate) fn open(mut self) -> Option<(SessionMessage, Return)> {
+        self.content.take()
     }
 }
 
 impl Drop for Parcel {
     fn drop(&mut self) {
-        if let (Some(message), Some(back)) = (self.message.take(), self.back.take()) {
+        if let Some((message, Return(back))) = self.content.take() {
             // Whoever sent it may have stopped waiting.
             let _ = back.send(message);
         }

@@ -14,6 +14,7 @@ mod handle;
 mod actor;
 mod audit;
 mod away;
+mod branch;
 mod bringing;
 mod hub;
 mod lease;

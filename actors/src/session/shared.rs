@@ -15,15 +15,15 @@ use conjure_journal::SessionKey;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::actor::session_spec;
 use super::audit::Audit;
+use super::branch::session_spec;
 use super::error::SessionError;
 use super::hub::{Hub, RingLimits};
 use super::mail::Mail;
 use super::message::{SessionSnapshot, SessionStatus};
 use super::redaction::{redact_json, redact_stop};
 use super::spec::{Resume, Setting};
-use crate::supervision::{Address, Exit, StartError, StartFailure, Supervisor};
+use crate::supervision::{Address, Exit, RequestError, StartError, StartFailure, Supervisor};
 
 pub(crate) struct Shared {
     pub(crate) key: Arc<SessionKey>,
@@ -208,6 +208,12 @@ impl Shared {
                     let _ = up.changed().await;
                 }
                 Err(StartError::Failed(exit)) => return Err(self.of_exit(&exit)),
+                // It may also be about to be started again.
+                Err(StartError::Request(RequestError::NotRunning(_)))
+                    if self.setting.draining.is_cancelled() =>
+                {
+                    return Err(SessionError::ShuttingDown);
+                }
                 Err(error) => return Err(SessionError::of_start(&error)),
             }
         }

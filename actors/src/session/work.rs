@@ -78,6 +78,13 @@ pub(crate) enum Outcome {
     Crashed(String),
 }
 
+impl Outcome {
+    /// Whether it is sure that no turn is under way.
+    pub(crate) fn has_no_turn(&self) -> bool {
+        matches!(self, Self::Done(conversation) if conversation.state().turn().is_none())
+    }
+}
+
 impl Errand {
     pub(crate) async fn run(mut self) -> Outcome {
         let carried_out = AssertUnwindSafe(self.carry_out()).catch_unwind().await;

@@ -149,9 +149,7 @@ impl<M: Send + 'static> Context<M> {
 
     /// As [`Context::spawn`], for what goes on for as long as the actor does: it does not keep the actor from being idle.
     pub fn spawn_upkeep(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
-        let presence = self.inner.presence.upgrade();
-        let underway = presence.map(|presence| Underway { idleness: None, _presence: presence });
-        self.track(&self.inner.upkeep, underway, work)
+        self.track(&self.inner.upkeep, self.upkeep(), work)
     }
 
     fn track(
@@ -187,8 +185,25 @@ impl<M: Send + 'static> Context<M> {
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
+        self.last(&self.inner.jobs, self.underway(), work);
+    }
+
+    /// As [`Context::spawn_lasting`], for what stands beside the actor all the time: it does not keep the actor from being
+    /// idle.
+    pub fn spawn_lasting_upkeep<F, Fut>(&self, work: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.last(&self.inner.upkeep, self.upkeep(), work);
+    }
+
+    fn last<F, Fut>(&self, tracker: &TaskTracker, underway: Option<Underway>, work: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
         let (life, over) = (Arc::clone(&self.inner.life), self.inner.over.clone());
-        let underway = self.underway();
         let task = async move {
             // Dropped after the work, whatever ends it.
             let Some(_underway) = underway else { return };
@@ -198,7 +213,7 @@ impl<M: Send + 'static> Context<M> {
                 tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
             }
         };
-        drop(self.inner.jobs.spawn(task));
+        drop(tracker.spawn(task));
     }
 
     /// Runs `work`, which blocks, on a thread beside the actor. Nothing can abort it: until it is over, the actor is not
@@ -219,6 +234,12 @@ impl<M: Send + 'static> Context<M> {
     fn underway(&self) -> Option<Underway> {
         let presence = self.inner.presence.upgrade()?;
         Some(Underway { idleness: self.inner.idleness.clone(), _presence: presence })
+    }
+
+    /// The same for what does not keep the actor busy.
+    fn upkeep(&self) -> Option<Underway> {
+        let presence = self.inner.presence.upgrade()?;
+        Some(Underway { idleness: None, _presence: presence })
     }
 
     pub(crate) fn idleness(&self) -> Option<&Idleness> {

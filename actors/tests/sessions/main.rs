@@ -7,6 +7,8 @@ mod bounds;
 #[cfg(test)]
 mod failing;
 #[cfg(test)]
+mod leaving;
+#[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod listening;

@@ -22,6 +22,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::support::{SECOND, of, soon};
 
@@ -217,6 +218,17 @@ impl Host {
     }
 
     pub(crate) async fn over(open: Arc<OpenJournal>, stage: Stage, options: SessionOptions) -> Self {
+        let outfit = Arc::new(stage.clone());
+        Self::fitted(open, stage, options, outfit).await
+    }
+
+    /// With an outfit of the test's own.
+    pub(crate) async fn fitted(
+        open: Arc<OpenJournal>,
+        stage: Stage,
+        options: SessionOptions,
+        outfit: Arc<dyn Outfit>,
+    ) -> Self {
         let id = |text: &str| ChildId::new(text).unwrap();
         let (journal, access) = journal_actor(open, SECOND * 10).unwrap();
         let (sessions_spec, sessions) = SupervisorSpec::dynamic(id("sessions")).build();
@@ -227,7 +239,7 @@ impl Host {
         let root = Root::spawn(spec, soon()).await.unwrap();
         let setting = Setting {
             journal: access.clone(),
-            outfit: Arc::new(stage.clone()),
+            outfit,
             options: Arc::new(options),
             draining: CancellationToken::new(),
         };
@@ -248,6 +260,12 @@ impl Host {
     /// How many session trees there are.
     pub(crate) fn trees(&self) -> usize {
         self.sessions.count().all
+    }
+
+    /// Has a session stopped from above, in the background.
+    pub(crate) fn leave(&self, session: &Session) {
+        let (sessions, id) = (self.sessions.clone(), ChildId::new(session.id().to_string()).unwrap());
+        drop(TaskTracker::new().spawn(async move { sessions.terminate_child(&id, soon()).await }));
     }
 
     /// What is recorded of a session.

@@ -1,0 +1,62 @@
+//! The part of the tree that a session is: its supervisor, what keeps its sandbox, its actor.
+//!
+//! State: none. It is made anew whenever the session is started where nothing of it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::actor::SessionActor;
+use super::bringing::IN_HASTE;
+use super::mail::Mail;
+use super::shared::Shared;
+use crate::executors::Executors;
+use crate::supervision::{
+    Address, AutoShutdown, ChildId, ChildSpec, Context, Failure, Restart, Shutdown, Significance, SpecError,
+    Strategy, SupervisorSpec, WorkerSpec,
+};
+
+/// The supervisor of a session and what is below it, and the actor's address. It ends with its actor, and is then
+/// forgotten.
+///
+/// The sandbox's part is started before the actor and stopped behind it, so that a turn that is interrupted ends its tools in
+/// order. A crash of the actor takes it along: the next incarnation begins with a sandbox of its own.
+pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<Mail>), SpecError> {
+    let options = &shared.setting.options;
+    let (executors_spec, executors) = Executors::vacant(options.executors)?;
+    let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false) });
+    let start = move |context: Context<Mail>| {
+        let (shared, executors) = (Arc::clone(&down.shared), executors.clone());
+        down.used.store(true, Ordering::Relaxed);
+        async move { SessionActor::start(shared, executors, context).await.map_err(Failure::from) }
+    };
+    let (actor, address) = WorkerSpec::new(ChildId::new("actor")?, start)
+        .restart(Restart::Transient(Significance::Significant))
+        .shutdown(Shutdown::After(options.grace.saturating_add(Duration::from_secs(10) + 2 * IN_HASTE)))
+        .passivate_after(options.idle_after)
+        .queue(options.queue)
+        .build();
+    let id = ChildId::new(shared.key.session.to_string())?;
+    let (spec, _) = SupervisorSpec::with_auto_shutdown(id, Strategy::OneForAll, AutoShutdown::AnySignificant)
+        .restart(Restart::TEMPORARY)
+        .tenant(shared.key.tenant.clone())
+        .session(shared.key.session)
+        .child(executors_spec)?
+        .child(actor)?
+        .build();
+    Ok((spec, address))
+}
+
+/// Dropped with the spec: nothing of the session's tree is left then, where there was one.
+struct Down {
+    shared: Arc<Shared>,
+    used: AtomicBool,
+}
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        if self.used.load(Ordering::Relaxed) {
+            self.shared.is_down();
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Who leaves a session leaves it whole: its lease is given back when its sandbox is gone, and not before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::executors::ExecutorSource;
+use conjure_actors::session::{Fitting, Outfit, Session, SessionError, SessionParts};
+use conjure_actors::supervision::Failure;
+use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
+use conjure_conversation::{Decision, TurnStop};
+use conjure_journal::{Journal as _, JournalError, MemoryJournal, Owner};
+use conjure_sandbox::{
+    CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, SandboxError, SandboxErrorKind, View,
+    Written,
+};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::support::{SECOND, of, soon};
+use crate::world::{Host, Stage, answered, key, options};
+
+/// How many sandboxes were made, how many are being cleared away, and whether they go.
+#[derive(Debug)]
+struct Dock {
+    layout: Layout,
+    made: watch::Sender<u32>,
+    leaving: watch::Sender<u32>,
+    may_go: watch::Sender<bool>,
+}
+
+impl Dock {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            layout: Layout { workspace: "/workspace".into(), read_only: Vec::new() },
+            made: watch::Sender::new(0),
+            leaving: watch::Sender::new(0),
+            may_go: watch::Sender::new(false),
+        })
+    }
+
+    async fn until_leaving(&self, count: u32) {
+        self.leaving.subscribe().wait_for(|leaving| *leaving >= count).await.unwrap();
+    }
+}
+
+/// A sandbox of a host's own, which only goes when it may.
+#[derive(Debug)]
+struct Moored(Arc<Dock>);
+
+fn refused<T: Send + 'static>() -> BoxFuture<'static, Result<T, SandboxError>> {
+    std::future::ready(Err(SandboxError::new(SandboxErrorKind::Unsupported, "it only lies there"))).boxed()
+}
+
+impl Executor for Moored {
+    fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    fn run<'a>(&'a self, _: Command, _: CallOptions) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
+        refused()
+    }
+
+    fn view<'a>(
+        &'a self,
+        _: &'a str,
+        _: Option<LineRange>,
+        _: u64,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<View, SandboxError>> {
+        refused()
+    }
+
+    fn create_file<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a [u8],
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        refused()
+    }
+
+    fn str_replace<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a str,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        refused()
+    }
+
+    fn cleanup(&self) -> BoxFuture<'_, ()> {
+        async {
+            self.0.leaving.send_modify(|leaving| *leaving += 1);
+            self.0.may_go.subscribe().wait_for(|may| *may).await.unwrap();
+        }
+        .boxed()
+    }
+}
+
+#[derive(Debug)]
+struct Source(Arc<Dock>);
+
+impl ExecutorSource for Source {
+    fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    fn open(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        self.0.made.send_modify(|made| *made += 1);
+        std::future::ready(Ok(Box::new(Moored(Arc::clone(&self.0))) as Box<dyn Executor>)).boxed()
+    }
+}
+
+/// The stage, with such sandboxes.
+struct Harbour {
+    stage: Stage,
+    dock: Arc<Dock>,
+}
+
+impl Outfit for Harbour {
+    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+        async move {
+            let executor = fitting.executors.clone().supervise(Arc::new(Source(Arc::clone(&self.dock))))?;
+            let parts = self.stage.outfit(fitting).await?;
+            Ok(SessionParts { executor: Some(Arc::new(executor)), ..parts })
+        }
+        .boxed()
+    }
+}
+
+struct World {
+    host: Host,
+    journal: MemoryJournal,
+    dock: Arc<Dock>,
+}
+
+impl World {
+    async fn new(clear_within: Duration) -> Self {
+        let (journal, dock, stage) = (MemoryJournal::new(), Dock::new(), Stage::default());
+        let mut options = options("first");
+        options.executors.clear_within = clear_within;
+        options.idle_after = SECOND * 100;
+        let outfit = Arc::new(Harbour { stage: stage.clone(), dock: Arc::clone(&dock) });
+        let host = Host::fitted(of(journal.clone()), stage, options, outfit).await;
+        Self { host, journal, dock }
+    }
+
+    /// A session that has a sandbox.
+    async fn session(&self) -> Session {
+        let session = self.host.open().await;
+        use_sandbox(&session).await;
+        session
+    }
+
+    /// Whether somebody else may have the session now.
+    async fn is_free(&self, session: &Session) -> bool {
+        match self.journal.acquire(&key(session), &Owner::new("other").unwrap(), SECOND * 1_000).await {
+            Ok(_) => true,
+            Err(JournalError::LeaseHeld { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn until_down(&self) {
+        while self.host.trees() > 0 {
+            SystemClock.sleep_until(SystemClock.deadline(SECOND)).await;
+        }
+    }
+}
+
+async fn use_sandbox(session: &Session) {
+    let executor = session.executor().await.unwrap();
+    let said = executor.run(Command::bash("true"), CallOptions::until(soon())).await;
+    assert_eq!(said.unwrap_err().kind(), SandboxErrorKind::Unsupported);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Closed,
+    Idle,
+    Crashed,
+    Terminated,
+}
+
+/// However the session ends, and however long its sandbox takes for it.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_given_back_when_the_sandbox_is_gone() {
+    for way in [Way::Closed, Way::Idle, Way::Crashed, Way::Terminated] {
+        let world = World::new(SECOND * 3_600).await;
+        let session = world.session().await;
+        match way {
+            Way::Closed => session.close().await.unwrap(),
+            Way::Idle => {}
+            Way::Crashed => {
+                // Nor does any later incarnation come up.
+                world.host.stage.broken.lock().unwrap().1 = 100;
+                session.kill();
+            }
+            Way::Terminated => world.host.leave(&session),
+        }
+        world.dock.until_leaving(1).await;
+        for _ in 0..10 {
+            // Longer than a lease that nobody renews.
+            SystemClock.sleep_until(SystemClock.deadline(SECOND * 50)).await;
+            assert!(!world.is_free(&session).await, "{way:?}: the sandbox is still there");
+        }
+        world.dock.may_go.send_replace(true);
+        world.until_down().await;
+        assert!(world.is_free(&session).await, "{way:?}: nobody has it any more");
+        assert_eq!(*world.dock.leaving.borrow(), 1, "{way:?}");
+        world.host.shutdown().await;
+    }
+}
+
+/// Whoever holds the executor of a session that was put away does not make another sandbox behind its back.
+#[tokio::test(start_paused = true)]
+async fn a_held_executor_makes_no_sandbox_for_a_session_that_was_put_away() {
+    let world = World::new(SECOND * 3_600).await;
+    let session = world.session().await;
+    let held = session.executor().await.unwrap();
+    session.close().await.unwrap();
+    world.dock.until_leaving(1).await;
+    for may_go in [false, true] {
+        world.dock.may_go.send_replace(may_go);
+        let refused = held.run(Command::bash("true"), CallOptions::until(soon())).await.unwrap_err();
+        assert_eq!(refused.kind(), SandboxErrorKind::Unavailable, "{refused}");
+    }
+    world.until_down().await;
+    assert_eq!(*world.dock.made.borrow(), 1);
+    use_sandbox(&session).await;
+    assert_eq!(*world.dock.made.borrow(), 2);
+    world.host.shutdown().await;
+}
+
+/// A sandbox that never goes holds up neither the end of its session nor its next beginning.
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_never_goes_is_given_up() {
+    let world = World::new(SECOND * 90).await;
+    let session = world.session().await;
+    session.close().await.unwrap();
+    world.dock.until_leaving(1).await;
+    world.until_down().await;
+    assert!(!*world.dock.may_go.borrow());
+    assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
+    use_sandbox(&session).await;
+    assert_eq!(*world.dock.made.borrow(), 2);
+    world.host.shutdown().await;
+}
+
+/// What stands behind a close is neither lost nor done twice: the next incarnation serves it.
+#[tokio::test(start_paused = true)]
+async fn what_waits_behind_a_close_revives_the_session() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let turn = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    // Whatever refers to the turn goes to it; a decision, as a close, waits for its end.
+    let decide = || session.decide(CallId::new("none"), Decision::Allow);
+    let open = async { host.stage.open() };
+    let (before, first, behind, second, last, ()) =
+        tokio::join!(decide(), session.close(), decide(), session.close(), decide(), open);
+    for decided in [before, behind, last] {
+        assert!(matches!(decided, Err(SessionError::Rejected(_))), "{decided:?}");
+    }
+    assert_eq!([first, second], [Ok(()), Ok(())]);
+    assert_eq!(turn.end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+/// The same while the session, or all of the runtime, is stopped from above.
+#[tokio::test(start_paused = true)]
+async fn what_waits_when_a_session_is_stopped_is_not_lost() {
+    for is_all in [false, true] {
+        let host = Host::new().await;
+        let session = host.open().await;
+        let turn = session.send("call slow").await.unwrap();
+        while host.stage.started.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let decide = || session.decide(CallId::new("none"), Decision::Allow);
+        let stopping = async {
+            if is_all {
+                host.setting.draining.cancel();
+                host.root.shutdown(soon()).await.unwrap();
+            } else {
+                host.leave(&session);
+            }
+        };
+        let (close, decided, closed, interrupted, ()) =
+            tokio::join!(session.close(), decide(), session.close(), session.interrupt(), stopping);
+        assert_eq!([close, closed, interrupted], [Ok(()), Ok(()), Ok(())], "{is_all}");
+        match decided.unwrap_err() {
+            SessionError::ShuttingDown if is_all => {}
+            SessionError::Rejected(_) if !is_all => {}
+            error => panic!("{is_all}: {error}"),
+        }
+        assert_eq!(turn.end().await, Ok(TurnStop::Interrupted), "{is_all}");
+        host.shutdown().await;
+    }
+}
