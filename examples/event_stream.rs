@@ -42,15 +42,19 @@ fn answer(status: StatusCode, text: impl Into<String>) -> Answer {
     response
 }
 
-/// What a user is told of a failure: what is theirs, in words; the rest is in the log.
+/// What a user is told of a failure: only whether trying again may help. The failure itself, which may name folders, other
+/// processes and hosts, is for the log.
 fn refused(error: &RuntimeError) -> Answer {
-    match error {
-        RuntimeError::NotFound { .. } => answer(StatusCode::NOT_FOUND, format!("{error}\n")),
-        error if error.is_retryable() => answer(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
-        error => {
-            let _ = writeln!(std::io::stderr(), "{error}");
-            answer(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong\n")
-        }
+    if let RuntimeError::NotFound { .. } = error {
+        return answer(StatusCode::NOT_FOUND, "there is no such session\n");
+    }
+    let _ = writeln!(std::io::stderr(), "{error}");
+    if error.is_retryable() {
+        let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, "try again in a moment\n");
+        response.headers_mut().insert("retry-after", hyper::header::HeaderValue::from_static("1"));
+        response
+    } else {
+        answer(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong\n")
     }
 }
 

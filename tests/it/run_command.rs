@@ -193,6 +193,42 @@ fn a_chosen_workspace_holds_inputs_and_products() {
 }
 
 #[test]
+fn a_workspace_behind_a_link_is_named_as_it_is_and_stays_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    for place in ["real", "other"] {
+        std::fs::create_dir(folder.join(place)).unwrap();
+    }
+    let (data, link) = (folder.join("data"), folder.join("link"));
+    std::os::unix::fs::symlink("real", &link).unwrap();
+    let script = script(
+        "- content: [{tool_use: {name: bash_tool, input: {command: echo x >> made, description: x}}}]\n\
+         - content: Done.\n",
+    );
+    let run = |workspace: &Path| {
+        let run = Conjure::new(["run", "--workspace"]).arg(workspace).arg("--script").arg(script.path());
+        run.arg("Go").env("CONJURE_DATA", &data).finish().code(0)
+    };
+    let real = folder.join("real");
+    let done = run(&link).says(&format!(
+        "`--workspace {}` is a link: tools work in {}",
+        link.display(),
+        real.display()
+    ));
+    run(&real).does_not_say("is a link");
+
+    // Where the link leads later makes no difference to the session.
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("other", &link).unwrap();
+    let (_, rest) = done.stderr.split_once("conjure sessions resume ").unwrap();
+    let resume =
+        Conjure::new(["sessions", "resume", &rest[..36], "--script"]).arg(script.path()).arg("Again");
+    resume.env("CONJURE_DATA", &data).finish().code(0);
+    assert_eq!(std::fs::read_to_string(real.join("made")).unwrap(), "x\nx\nx\n");
+    assert!(!folder.join("other/made").exists());
+}
+
+#[test]
 fn events_are_lines_of_json_with_places_in_order() {
     let done =
         sales(&fixture("data/sales.csv")).arg("--json").arg("Which region grew fastest?").finish().code(0);

@@ -21,7 +21,7 @@ use crate::cli::run::session::{Opened, Voice, Whose};
 use crate::cli::run::talk::Say;
 use crate::cli::run::words::{Source, Words, words};
 use crate::cli::skills::found;
-use crate::cli::terminal::{Style, Terminal};
+use crate::cli::terminal::{Style, Terminal, printable};
 
 /// What the model is told first.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools. Use them to find out instead of guessing, and \
@@ -66,6 +66,7 @@ struct Gathered {
     recorder: Option<Arc<Recorder<Arc<dyn Model>>>>,
     skills: Vec<String>,
     variables: BTreeMap<String, String>,
+    workspace: Option<PathBuf>,
 }
 
 /// Makes everything ready. The session is in `slot` as soon as there is one.
@@ -82,7 +83,7 @@ pub(super) async fn prepare(
     let (own_args, own_config, own_environment, own_terminal) =
         (Arc::clone(args), config.clone(), environment.clone(), Arc::clone(terminal));
     let gathered = blocking(move || gather(&own_args, &own_config, &own_environment, &own_terminal)).await?;
-    let Gathered { words, recorder, skills, variables } = gathered;
+    let Gathered { words, recorder, skills, variables, workspace: folder } = gathered;
     let known = skills.len();
     let keeping = if args.ephemeral { Keeping::Ephemeral } else { Keeping::Kept };
     let (name, model) = (words.name.clone(), Arc::clone(&words.model));
@@ -107,7 +108,7 @@ pub(super) async fn prepare(
     for (name, value) in notes(args).into_iter().chain(words.note()).chain(rules.notes()) {
         spec = spec.metadata(name, value);
     }
-    if let Some(folder) = &args.workspace {
+    if let Some(folder) = folder {
         spec = spec.workspace(folder);
     }
     let session = host.runtime.open(spec).await?;
@@ -141,12 +142,29 @@ fn gather(
     let skills = found(config, terminal)?;
     let redactor = redactor(&variables, &words);
     terminal.redact(redactor.clone());
-    if let Some(folder) = &args.workspace {
-        Workspace::existing(folder).map_err(|error| Failure::from(error).in_option("--workspace"))?;
-    }
+    let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;
     let (words, recorder) = recorded(words, args.record.as_deref(), redactor)?;
     let skills = skills.iter().map(|skill| skill.name().to_string()).collect();
-    Ok(Gathered { words, recorder, skills, variables })
+    Ok(Gathered { words, recorder, skills, variables, workspace })
+}
+
+/// The user's folder, where it really is: a link that leads elsewhere later takes no session along. A link is told.
+fn real_folder(folder: &Path, terminal: &Terminal) -> Result<PathBuf, Failure> {
+    let found = Workspace::existing(folder);
+    let found = found.map_err(|error| Failure::from(error).in_option("--workspace"))?;
+    if leads_elsewhere(folder) {
+        let (named, real) = (folder.to_string_lossy(), found.path().to_string_lossy());
+        let (named, real) = (printable(&named), printable(&real));
+        terminal.note(&format!("`--workspace {named}` is a link: tools work in {real}"));
+    }
+    Ok(found.path().to_owned())
+}
+
+/// Whether a link stands in a path, so that its folder is not where the path says.
+fn leads_elsewhere(path: &Path) -> bool {
+    // Without a current folder there is no relative path either.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.ancestors().any(Path::is_symlink)
 }
 
 /// What must not leave.

@@ -1,6 +1,6 @@
 //! Hammers the readers of what a sandbox says with mutated input: no panic, no disagreement, memory that stays bounded.
 //!
-//! `cargo run --release -p conjure-egress --example hammer -- host|hello|socks|http CASES SEED`. The same seed gives
+//! `cargo run --release -p conjure-egress --example hammer_egress -- host|hello|socks|http CASES SEED`. The same seed gives
 //! the same cases. A case that fails ends the run and names its number. `host` compares with the reader of the URL
 //! Standard, `hello` with the one of rustls, whole and in pieces; `socks` and `http` speak to a proxy without a
 //! network, which must refuse or hang up, whatever it hears.
@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [target, cases, seed] = &arguments[..] else {
-        panic!("usage: hammer host|hello|socks|http CASES SEED")
+        panic!("usage: hammer_egress host|hello|socks|http CASES SEED")
     };
     let (cases, seed): (u64, u64) = (cases.parse().unwrap(), seed.parse().unwrap());
     let samples = match target.as_str() {
