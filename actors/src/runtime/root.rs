@@ -178,7 +178,11 @@ impl Runtime {
         let lease = |journal: &dyn Journal| journal.acquire(key, &options.owner, options.lease);
         journal.call(lease).await.map_err(failed)?;
         journal.call(|journal| journal.delete_session(key)).await.map_err(failed)?;
-        self.stop(key, deadline).await
+        let stopped = self.stop(key, deadline).await;
+        if let Some(shared) = self.inner.index.get(key) {
+            shared.hub.end(SessionError::NotFound { session: key.session });
+        }
+        stopped
     }
 
     fn is_draining(&self) -> bool {
@@ -241,7 +245,25 @@ impl Runtime {
     /// When the deadline passed before; what was left was killed, and is recovered by the next start.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), RuntimeError> {
         self.inner.setting.draining.cancel();
-        Ok(self.inner.root.shutdown(deadline).await?)
+        let stopped = self.inner.root.shutdown(deadline).await;
+        self.inner.end_listening();
+        Ok(stopped?)
+    }
+}
+
+impl Inner {
+    /// Whoever listens to a session has heard everything.
+    fn end_listening(&self) {
+        for session in self.index.all() {
+            session.hub.end(SessionError::ShuttingDown);
+        }
+    }
+}
+
+/// The tree ends in the background, and nobody waits for that.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end_listening();
     }
 }
 

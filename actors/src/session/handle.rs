@@ -238,9 +238,8 @@ impl Session {
 }
 
 impl Shared {
-    pub(crate) fn listen(&self, from_seq: u64) -> Subscription {
-        let (hub, journal) = (Arc::clone(&self.hub), self.setting.journal.clone());
-        Subscription::new(hub, journal, Arc::clone(&self.key), self.redactor(), from_seq)
+    pub(crate) fn listen(self: &Arc<Self>, from_seq: u64) -> Subscription {
+        Subscription::new(self, from_seq)
     }
 }
 

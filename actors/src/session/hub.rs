@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conjure_conversation::{Event, ModelEvent, Observer};
 use tokio::sync::watch;
 
+use super::error::SessionError;
+
 /// How many entries a ring has, and how many bytes of previews and blocks it roughly holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingLimits {
@@ -27,11 +29,11 @@ pub(crate) enum Entry {
 
 /// Whether a session goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+enum Standing {
     /// It does, or will with the next message.
     Alive,
-    /// It was given up.
-    GivenUp(String),
+    /// Not by itself, for this reason.
+    Over(SessionError),
 }
 
 pub(crate) struct Hub {
@@ -60,7 +62,7 @@ pub(crate) enum Found {
     /// Nothing yet.
     Nothing,
     /// Nothing more.
-    Over(String),
+    Over(SessionError),
 }
 
 impl Hub {
@@ -92,8 +94,25 @@ impl Hub {
 
     /// The session was given up; whoever waits for more is told.
     pub(crate) fn give_up(&self, why: String) {
-        self.ring().standing = Standing::GivenUp(why);
+        self.end(SessionError::NotStarted { reason: why });
+    }
+
+    /// Nothing more comes by itself; whoever waits for more is told why. The first reason stands.
+    pub(crate) fn end(&self, why: SessionError) {
+        let mut ring = self.ring();
+        if ring.standing == Standing::Alive {
+            ring.standing = Standing::Over(why);
+        }
+        drop(ring);
         self.tell();
+    }
+
+    /// Why nothing more comes by itself, where that is so.
+    pub(crate) fn over(&self) -> Option<SessionError> {
+        match &self.ring().standing {
+            Standing::Alive => None,
+            Standing::Over(why) => Some(why.clone()),
+        }
     }
 
     pub(crate) fn recorded_events(&self) -> u64 {
@@ -101,7 +120,7 @@ impl Hub {
     }
 
     /// Where whoever listens from now on begins.
-    pub(crate) fn end(&self) -> u64 {
+    pub(crate) fn place(&self) -> u64 {
         let ring = self.ring();
         ring.first + ring.entries.len() as u64
     }
@@ -137,7 +156,7 @@ impl Hub {
             }
         }
         match &ring.standing {
-            Standing::GivenUp(why) => Found::Over(why.clone()),
+            Standing::Over(why) => Found::Over(why.clone()),
             Standing::Alive => Found::Nothing,
         }
     }

@@ -130,8 +130,15 @@ impl Shared {
     /// Nothing of the session's tree is left. Whoever follows a turn is told when that was not in order.
     pub(crate) fn is_down(&self) {
         let Health { failures, last } = lock(&self.health).clone();
+        let has_turn = {
+            let status = &mut lock(&self.snapshot).status;
+            let running = if let SessionStatus::Running(turn) = *status { Some(turn) } else { None };
+            running.inspect(|turn| *status = SessionStatus::Interrupted(*turn)).is_some()
+        };
         if failures > 0 {
             self.hub.give_up(if last.is_empty() { "its actor ended".to_owned() } else { last });
+        } else if has_turn {
+            self.hub.give_up("it was ended in the midst of a turn".to_owned());
         }
         self.up.send_modify(|up| *up = up.wrapping_add(1));
     }
@@ -152,6 +159,10 @@ impl Shared {
     fn is_busy(&self) -> bool {
         if *lock(&self.underway) == Driven::Yes {
             return true;
+        }
+        // Nothing goes on by itself.
+        if self.hub.over().is_some() {
+            return false;
         }
         match lock(&self.snapshot).status {
             SessionStatus::Running(_) => true,

@@ -16,6 +16,7 @@ use super::error::SessionError;
 use super::hub::{Entry, Found, Hub};
 use super::ledger::JournalLedger;
 use super::redaction::{Pieces, redact_event, redact_stop};
+use super::shared::Shared;
 use crate::journal::JournalAccess;
 
 /// How much is read from the journal at once.
@@ -44,6 +45,8 @@ pub(crate) enum Item {
 
 /// Listens to a session. Dropping it changes nothing for the session.
 pub struct Subscription {
+    /// As long as somebody listens, the session has one hub, over its being put away and coming back.
+    _shared: Arc<Shared>,
     hub: Arc<Hub>,
     journal: JournalAccess,
     key: Arc<SessionKey>,
@@ -58,20 +61,16 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    pub(crate) fn new(
-        hub: Arc<Hub>,
-        journal: JournalAccess,
-        key: Arc<SessionKey>,
-        redactor: Arc<Redactor>,
-        from_seq: u64,
-    ) -> Self {
-        let place = hub.end();
+    pub(crate) fn new(shared: &Arc<Shared>, from_seq: u64) -> Self {
+        let (hub, journal) = (Arc::clone(&shared.hub), shared.setting.journal.clone());
+        let place = hub.place();
         let next = from_seq;
         Self {
             hub,
             journal,
-            key,
-            redactor,
+            key: Arc::clone(&shared.key),
+            redactor: shared.redactor(),
+            _shared: Arc::clone(shared),
             // What is in the ring already is passed by number, previews of the past are not told.
             place: if from_seq < u64::MAX { 0 } else { place },
             next,
@@ -90,7 +89,8 @@ impl Subscription {
     /// The next update; waits until there is one. A future that is dropped loses nothing. `None` after an error.
     ///
     /// # Errors
-    /// When the journal cannot be read where it must be, or the session was given up.
+    /// When the journal cannot be read where it must be, the session was given up or deleted, or the runtime has ended. A
+    /// reader that kept up has heard everything by then.
     pub async fn next(&mut self) -> Result<Update, SessionError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -128,7 +128,7 @@ impl Subscription {
                         events: u32::try_from(until - self.next).unwrap_or(u32::MAX).min(PAGE.events),
                         ..PAGE
                     };
-                    let (events, _) = JournalLedger::page(&self.journal, &self.key, self.next, limit).await?;
+                    let events = self.read(limit).await?;
                     if events.is_empty() {
                         let reason = format!("the event {} is not there", self.next);
                         return Err(SessionError::Journal { reason });
@@ -138,12 +138,29 @@ impl Subscription {
                     self.pieces.clear();
                     return Ok(Item::Lagged);
                 }
-                Found::Over(reason) => return Err(SessionError::NotStarted { reason }),
+                Found::Over(why) => return Err(why),
                 Found::Nothing => {
                     // The hub outlives this: it is held here.
                     let _ = news.changed().await;
                 }
             }
+        }
+    }
+
+    /// What is wanted next, from the journal.
+    async fn read(&self, limit: PageLimit) -> Result<Vec<Event>, SessionError> {
+        let final_word = || {
+            self.hub
+                .over()
+                .filter(|why| matches!(why, SessionError::ShuttingDown | SessionError::NotFound { .. }))
+        };
+        // Then the journal is closed, or has the session no more.
+        if let Some(why) = final_word() {
+            return Err(why);
+        }
+        match JournalLedger::page(&self.journal, &self.key, self.next, limit).await {
+            Ok((events, _)) => Ok(events),
+            Err(error) => Err(final_word().unwrap_or_else(|| error.into())),
         }
     }
 

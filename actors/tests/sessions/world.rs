@@ -257,6 +257,11 @@ impl Host {
         Session::new(key.clone(), self.setting.clone(), self.sessions.clone())
     }
 
+    /// Kills the supervisor of all sessions; it is started again, and they are not.
+    pub(crate) fn kill_sessions(&self) {
+        self.sessions.kill();
+    }
+
     /// How many session trees there are.
     pub(crate) fn trees(&self) -> usize {
         self.sessions.count().all
