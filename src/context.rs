@@ -176,9 +176,14 @@ fn shared<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
 }
 
 /// Keeps the secrets of these options, and the values of their sensitive variables, out of what leaves.
-pub(crate) fn redactor(options: &ContextOptions) -> Redactor {
+fn redactor(options: &ContextOptions) -> Redactor {
+    redactor_with(options, &BTreeMap::new())
+}
+
+/// The same with further secrets. One of them may have the name of another of a session's: both are kept in.
+pub(crate) fn redactor_with(options: &ContextOptions, further: &BTreeMap<String, String>) -> Redactor {
     let sensitive = options.environment.iter().filter(|(name, _)| looks_sensitive(name));
-    Redactor::new(sensitive.chain(&options.secrets).flat_map(|(name, value)| {
+    Redactor::new(sensitive.chain(&options.secrets).chain(further).flat_map(|(name, value)| {
         // Also in the form that it has inside JSON.
         let quoted = serde_json::Value::from(value.as_str()).to_string();
         let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned();

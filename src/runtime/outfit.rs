@@ -27,7 +27,7 @@ use super::models::Models;
 use super::options::Record;
 use super::sandboxes::{Kind, Sandboxes};
 use crate::config::{Config, ExecutorKind};
-use crate::context::{ContextOptions, create_context, redactor};
+use crate::context::{ContextOptions, create_context, redactor_with};
 use crate::workbench::prompt_options;
 
 /// Makes the parts of sessions. Clones are the same.
@@ -126,9 +126,9 @@ impl Outfitter {
     /// What of a session must not leave, as far as it is known here.
     pub(crate) fn redactor(&self, key: &SessionKey) -> Redactor {
         let known = self.inner.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
-        let Complete { environment, mut secrets } = known.all();
-        secrets.extend(self.inner.models.secrets());
-        redactor(&ContextOptions { environment, secrets, ..ContextOptions::default() })
+        let Complete { environment, secrets } = known.all();
+        let options = ContextOptions { environment, secrets, ..ContextOptions::default() };
+        redactor_with(&options, &self.inner.models.secrets())
     }
 
     /// The folder that a session works in, where it is there.
@@ -229,17 +229,15 @@ impl Inner {
             Some(folder) => self.check(folder, &kind)?,
             None => self.own_workspace(key, &home)?,
         };
-        let mut secrets = self.models.secrets();
-        secrets.extend(complete.secrets);
         let options = ContextOptions {
             workspace: Some(workspace),
             data: Some(home.data.clone()),
             environment: complete.environment,
-            secrets,
+            secrets: complete.secrets,
             ..ContextOptions::default()
         };
+        let redactor = redactor_with(&options, &self.models.secrets());
         let context = create_context(&skills, &self.config, options).map_err(RuntimeError::Sandbox)?;
-        let redactor = context.redactor();
         let source = self.sandboxes.source(key, &kind, &self.config, context)?;
         Ok(Parts { model, skills, source, redactor })
     }

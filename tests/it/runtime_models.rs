@@ -115,6 +115,27 @@ async fn a_secret_that_a_models_error_quotes_is_told_nowhere() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+/// A session's secret may be called as the host's key is: neither takes the other's place.
+#[cfg(feature = "anthropic")]
+#[tokio::test]
+async fn the_hosts_key_and_a_secret_of_its_name_are_both_redacted() {
+    let host = Host::new(ExecutorKind::Jail);
+    let key = secrecy::SecretString::from("the-hosts-own-k3y");
+    let runtime = Runtime::spawn(host.options().anthropic(key)).await.unwrap();
+    let name = "ANTHROPIC_API_KEY";
+    let given = [spec().secret(name, "a-s3cret-of-acme"), spec().environment(name, "a-s3cret-of-acme")];
+    for spec in given {
+        let session = runtime.open(spec).await.unwrap();
+        let said = say(&session, "$ echo the-hosts-own-k3y a-s3cret-of-acme").await.1;
+        assert_eq!(said, format!("it says: [REDACTED:{name}] [REDACTED:{name}]\n"));
+        let listed = runtime.summary(&tenant("acme"), session.id()).await.unwrap();
+        let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
+        let leaves = format!("{listed:?} {}", serde_json::to_string(&told).unwrap());
+        assert!(!leaves.contains("k3y") && !leaves.contains("s3cret"), "{leaves}");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
 /// It has the same command run again and again.
 #[tokio::test]
 async fn a_model_that_goes_round_in_circles_is_stopped() {
