@@ -1,6 +1,6 @@
 //! Why a runtime did not do what it was asked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conjure_actors::registry::RegistryError;
 use conjure_actors::session::SessionError;
@@ -84,6 +84,16 @@ pub enum RuntimeError {
         /// Why.
         source: SandboxError,
     },
+    /// A skill was edited since it was found, and what it is now cannot be used.
+    #[error("the skill `{name}` in `{}` was edited since it was found, and cannot be used now: {reason}", path.display())]
+    SkillChanged {
+        /// Its name.
+        name: String,
+        /// Its folder.
+        path: PathBuf,
+        /// What is wrong with it now.
+        reason: String,
+    },
     /// What a session keeps of a skill is not there any more, or not what it was.
     #[error("the session's skill `{name}` ({digest}) {what}: `{}`", path.display())]
     SkillLost {
@@ -147,6 +157,12 @@ pub enum RuntimeError {
         /// Why.
         reason: String,
     },
+    /// Another runtime removed what the tenant's sessions do not use any more, and did not end in time.
+    #[error("the tenant's folder is busy: another process holds the lock `{}`", path.display())]
+    Busy {
+        /// The lock.
+        path: PathBuf,
+    },
     /// The host's tools are not what a model can be told of.
     #[error(transparent)]
     Tools(#[from] ToolboxError),
@@ -205,6 +221,7 @@ impl RuntimeError {
             Self::SkillLost { .. } => {
                 "put the folder back from a backup, or open a new session, with the history of this one".to_owned()
             }
+            Self::SkillChanged { .. } => "mend it, or open the session without it".to_owned(),
             Self::Workspace { .. } => "put the folder back, or open a new session in another".to_owned(),
             Self::Sandbox(error) => error.hint()?,
             _ => return None,
@@ -217,10 +234,14 @@ impl RuntimeError {
         match self {
             Self::Session(error) => error.is_retryable(),
             Self::Journal(error) => error.is_retryable(),
-            Self::JournalAway { .. } => true,
+            Self::JournalAway { .. } | Self::Busy { .. } => true,
             Self::Sandbox(error) => error.is_retryable(),
             _ => false,
         }
+    }
+
+    pub(crate) fn data(path: &Path, error: &impl std::fmt::Display) -> Self {
+        Self::Data { path: path.to_owned(), reason: error.to_string() }
     }
 
     pub(crate) fn broke_off(what: &'static str, reason: &impl std::fmt::Display) -> Self {

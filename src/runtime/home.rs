@@ -3,60 +3,78 @@
 //! ```text
 //! <data>/journal/                     the sessions' records
 //! <data>/hosts/                       which processes have the folder
+//! <data>/containers                   says that sessions had containers, so that each start looks for such as are left
 //! <data>/tenants/TENANT/              the data folder of a tenant: its store, its sandboxes, its workspaces
 //! <data>/tenants/TENANT/workspaces/SESSION/workspace   where a session works
 //! <data>/tenants/TENANT/skills/DIGEST/NAME/            a skill as sessions were opened with it
+//! <data>/tenants/TENANT/under-way/SESSION              a session that is being opened or deleted
+//! <data>/tenants/TENANT/gate.lock                      held by who opens, deletes, or removes what no session has
 //! ```
 //!
 //! State: all of that, on the disk; which of it is open, in memory. After a crash, what sandboxes had is removed when a
 //! tenant's folder is opened again; workspaces and skills stay until their sessions are deleted.
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conjure_base::TenantId;
-use conjure_sandbox::DataFolder;
+use conjure_base::{SessionId, TenantId};
+use conjure_sandbox::{DataFolder, FolderId};
 
 use super::error::RuntimeError;
+use super::gate::Gate;
+use super::marks::Marks;
+use super::options::Record;
+use super::outfit::blocking;
 use super::pins::Pins;
+use super::temporary::Temporary;
 
 /// The data folder of a runtime.
 #[derive(Debug)]
 pub(crate) struct Home {
     path: PathBuf,
-    tenants: Mutex<BTreeMap<TenantId, Arc<TenantHome>>>,
+    id: FolderId,
+    record: Record,
+    /// Each is opened by one at a time; nobody waits for another tenant's.
+    tenants: Mutex<BTreeMap<TenantId, Arc<Mutex<Opened>>>>,
     /// What the folder goes with, where it is temporary.
-    _temporary: Option<tempfile::TempDir>,
+    temporary: Option<Temporary>,
 }
+
+/// A tenant's folder, as far as it was opened.
+type Opened = Option<Arc<TenantHome>>;
 
 /// The data folder of a tenant. Two tenants share nothing.
 #[derive(Debug)]
 pub(crate) struct TenantHome {
+    id: FolderId,
+    record: Record,
     pub(crate) data: DataFolder,
     pub(crate) pins: Pins,
+    pub(crate) gate: Gate,
+    marks: Marks,
 }
 
 impl Home {
     /// The data in this folder, which is made where it is missing, for its owner alone. Blocks.
-    pub(crate) fn open(path: &Path) -> Result<Self, RuntimeError> {
+    pub(crate) fn open(path: &Path, record: Record) -> Result<Self, RuntimeError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        let path = made.and_then(|()| path.canonicalize()).map_err(|error| unusable(path, &error))?;
-        Ok(Self { path, tenants: Mutex::default(), _temporary: None })
+        let path =
+            made.and_then(|()| path.canonicalize()).map_err(|error| RuntimeError::data(path, &error))?;
+        Self::at(path, record, None)
     }
 
     /// A new one, which goes with its last user. Blocks.
     pub(crate) fn temporary() -> Result<Self, RuntimeError> {
-        let around = std::env::temp_dir();
-        // Its mode is 0700.
-        let folder = tempfile::Builder::new()
-            .prefix("conjure-")
-            .tempdir_in(&around)
-            .map_err(|error| unusable(&around, &error))?;
-        let path = folder.path().canonicalize().map_err(|error| unusable(folder.path(), &error))?;
-        Ok(Self { path, tenants: Mutex::default(), _temporary: Some(folder) })
+        let temporary = Temporary::make(&std::env::temp_dir())?;
+        Self::at(temporary.path().to_owned(), Record::InMemory, Some(temporary))
+    }
+
+    fn at(path: PathBuf, record: Record, temporary: Option<Temporary>) -> Result<Self, RuntimeError> {
+        let id = FolderId::of(&path).map_err(|error| RuntimeError::data(&path, &error))?;
+        Ok(Self { path, id, record, tenants: Mutex::default(), temporary })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -68,36 +86,146 @@ impl Home {
         self.path.join("journal")
     }
 
+    /// Lets a temporary folder stay, of which something is kept.
+    pub(crate) fn keep(&self) {
+        if let Some(temporary) = &self.temporary {
+            temporary.keep();
+        }
+    }
+
+    /// Notes that sessions have containers. Blocks.
+    pub(crate) fn note_containers(&self) -> Result<(), RuntimeError> {
+        let path = self.path.join(CONTAINERS);
+        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        made.map(drop).map_err(|error| RuntimeError::data(&path, &error))
+    }
+
+    /// Whether sessions had containers, of this process or an earlier one. Blocks for a moment.
+    pub(crate) fn had_containers(&self) -> bool {
+        self.path.join(CONTAINERS).exists()
+    }
+
     /// The folder of a tenant that has one: asking makes none. Blocks.
     pub(crate) fn existing(&self, tenant: &TenantId) -> Result<Option<Arc<TenantHome>>, RuntimeError> {
+        self.check()?;
         if !self.place(tenant).is_dir() {
             return Ok(None);
         }
         self.tenant(tenant).map(Some)
     }
 
+    /// The tenants that have a folder. Blocks.
+    pub(crate) fn tenants(&self) -> Vec<TenantId> {
+        let entries = std::fs::read_dir(self.path.join(TENANTS)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| TenantId::new(entry.file_name().to_str()?).ok()).collect()
+    }
+
+    /// Those of whose sessions something is under way, or broke off. Blocks.
+    pub(crate) fn marked(&self) -> Vec<TenantId> {
+        let marked = |tenant: &TenantId| !Marks::of(&self.place(tenant)).is_empty();
+        self.tenants().into_iter().filter(marked).collect()
+    }
+
     fn place(&self, tenant: &TenantId) -> PathBuf {
-        self.path.join("tenants").join(tenant.as_str())
+        self.path.join(TENANTS).join(tenant.as_str())
     }
 
     /// The folder of a tenant, opened once. Blocks.
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Result<Arc<TenantHome>, RuntimeError> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tenants.get(tenant) {
+        self.check()?;
+        let slot = Arc::clone(lock(&self.tenants).entry(tenant.clone()).or_default());
+        let mut opened = lock(&slot);
+        let path = self.place(tenant);
+        if let Some(known) = opened.as_ref().filter(|known| known.is_at(&path)) {
             return Ok(Arc::clone(known));
         }
-        let path = self.place(tenant);
-        let refused = |error: &dyn std::fmt::Display| RuntimeError::Data {
-            path: path.clone(),
-            reason: error.to_string(),
-        };
-        let data = DataFolder::open(&path).map_err(|error| refused(&error))?;
-        let home = Arc::new(TenantHome { pins: Pins::open(&data).map_err(|error| refused(&error))?, data });
-        tenants.insert(tenant.clone(), Arc::clone(&home));
+        let home = Arc::new(TenantHome::open(&path, self.record)?);
+        *opened = Some(Arc::clone(&home));
         Ok(home)
+    }
+
+    /// Looks whether the folder is still the one that was opened. What lies elsewhere now is not made anew in its place: it may
+    /// come back.
+    fn check(&self) -> Result<(), RuntimeError> {
+        match FolderId::of(&self.path) {
+            Ok(id) if id == self.id => Ok(()),
+            Ok(_) => {
+                let reason = "it is another folder than the one that was opened; put that one back";
+                Err(RuntimeError::data(&self.path, &reason))
+            }
+            Err(error) => Err(RuntimeError::data(&self.path, &error)),
+        }
     }
 }
 
-fn unusable(path: &Path, error: &std::io::Error) -> RuntimeError {
-    RuntimeError::Data { path: path.to_owned(), reason: error.to_string() }
+const TENANTS: &str = "tenants";
+const CONTAINERS: &str = "containers";
+
+impl TenantHome {
+    fn open(path: &Path, record: Record) -> Result<Self, RuntimeError> {
+        let refused = |error: &dyn std::fmt::Display| RuntimeError::data(path, &error);
+        let data = DataFolder::open(path).map_err(|error| refused(&error))?;
+        let gate = Gate::at(&data.path().join("gate.lock"));
+        let pins = match record {
+            Record::OnDisk => Pins::open(&data).map_err(|error| refused(&error))?,
+            // What others recorded is none of its business, and theirs not to be counted.
+            Record::InMemory => Pins::temporary(&data).map_err(|error| refused(&error))?,
+        };
+        if let Some(_alone) = gate.try_alone()? {
+            pins.clear().map_err(|error| refused(&error))?;
+        }
+        let id = FolderId::of(data.path()).map_err(|error| refused(&error))?;
+        Ok(Self { id, record, pins, gate, marks: Marks::of(data.path()), data })
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        FolderId::of(path).is_ok_and(|id| id == self.id)
+    }
+
+    /// Notes that something is done with a session that is recorded on the disk.
+    pub(crate) async fn mark(self: &Arc<Self>, session: SessionId) -> Result<(), RuntimeError> {
+        if self.record == Record::InMemory {
+            return Ok(());
+        }
+        let home = Arc::clone(self);
+        let set = move || {
+            let set = home.marks.set(session);
+            set.map_err(|error| RuntimeError::data(home.marks.folder(), &error))
+        };
+        blocking("noting what is done", set).await
+    }
+
+    /// It was done.
+    pub(crate) async fn unmark(self: &Arc<Self>, session: SessionId) {
+        if self.record == Record::InMemory {
+            return;
+        }
+        let home = Arc::clone(self);
+        let cleared = blocking("noting what was done", move || {
+            home.clear(session);
+            Ok(())
+        });
+        if let Err(error) = cleared.await {
+            tracing::debug!(%session, %error, "a mark is left; the next start looks after it");
+        }
+    }
+
+    /// The same. Blocks.
+    pub(crate) fn clear(&self, session: SessionId) {
+        self.marks.clear(session);
+    }
+
+    /// The sessions of which something is under way, or broke off.
+    pub(crate) async fn marked(self: &Arc<Self>) -> Result<Vec<SessionId>, RuntimeError> {
+        let home = Arc::clone(self);
+        let looking = move || {
+            let all = home.marks.all();
+            all.map_err(|error| RuntimeError::data(home.marks.folder(), &error))
+        };
+        blocking("looking for what broke off", looking).await
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

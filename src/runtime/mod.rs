@@ -10,10 +10,13 @@ mod spec;
 
 #[cfg(feature = "sqlite")]
 mod disk;
+mod gate;
 mod home;
 mod hosts;
+mod marks;
 mod pins;
 mod storage;
+mod temporary;
 
 mod given;
 mod outfit;
@@ -22,7 +25,16 @@ mod sandboxes;
 mod skills;
 
 mod handle;
+mod work;
+
+mod broken_off;
+mod start;
 mod sweep;
+
+mod deleting;
+mod finding;
+mod opening;
+mod reading;
 
 pub use error::{RuntimeError, UnknownSkill};
 pub use given::Given;

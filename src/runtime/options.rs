@@ -41,6 +41,9 @@ pub struct RuntimeOptions {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) owner: Option<String>,
     pub(crate) own: BTreeMap<String, Own>,
+    /// The host's own connectors to container engines, whose leftovers the start removes.
+    #[cfg(feature = "docker")]
+    pub(crate) engines: Vec<conjure_sandbox::Docker>,
     pub(crate) project: Option<PathBuf>,
     pub(crate) treat: Arc<dyn Fn(&mut SessionOptions) + Send + Sync>,
     pub(crate) registry: RegistryOptions,
@@ -68,6 +71,8 @@ impl From<Config> for RuntimeOptions {
             approver: Arc::new(AllowAll),
             owner: None,
             own: BTreeMap::new(),
+            #[cfg(feature = "docker")]
+            engines: Vec::new(),
             project: None,
             treat: Arc::new(|_| {}),
             registry: RegistryOptions::default(),
@@ -154,6 +159,10 @@ impl RuntimeOptions {
     /// With sandboxes of the host's own making, for sessions that name them so ([`SessionSpec::sandbox`](crate::SessionSpec::sandbox)).
     #[must_use]
     pub fn connector(mut self, name: impl Into<String>, connector: impl Connector + 'static) -> Self {
+        #[cfg(feature = "docker")]
+        if let Some(docker) = (&connector as &dyn std::any::Any).downcast_ref::<conjure_sandbox::Docker>() {
+            self.engines.push(docker.clone());
+        }
         self.own.insert(name.into(), Own::Connector(Arc::new(connector)));
         self
     }

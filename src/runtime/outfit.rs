@@ -116,6 +116,12 @@ impl Outfitter {
         blocking("the opening of a data folder", move || home.tenant(&tenant)).await
     }
 
+    /// The data folder of a session's tenant, where there is one: asking makes none.
+    pub(crate) async fn existing(&self, key: &SessionKey) -> Result<Option<Arc<TenantHome>>, RuntimeError> {
+        let (home, tenant) = (Arc::clone(&self.inner.home), key.tenant.clone());
+        blocking("the opening of a data folder", move || home.existing(&tenant)).await
+    }
+
     /// Remembers what a session is given, over what it was given before.
     pub(crate) fn give(&self, key: &SessionKey, given: Given) {
         let mut sessions = self.inner.sessions();
@@ -155,7 +161,12 @@ impl Outfitter {
     pub(crate) async fn keep_workspace(&self, key: &SessionKey) -> Result<Option<PathBuf>, RuntimeError> {
         let known = self.inner.sessions().get_mut(key).and_then(|known| known.workspace.take());
         let Some(workspace) = known.and_then(Arc::into_inner) else { return Ok(None) };
-        let keeping = move || workspace.keep().map(Some).map_err(|error| RuntimeError::Sandbox(error.into()));
+        let home = Arc::clone(&self.inner.home);
+        let keeping = move || {
+            let kept = workspace.keep().map_err(|error| RuntimeError::Sandbox(error.into()))?;
+            home.keep();
+            Ok(Some(kept))
+        };
         blocking("keeping a workspace", keeping).await
     }
 
@@ -178,17 +189,16 @@ impl Outfitter {
     }
 
     /// Removes what a session that is deleted had: its secrets here, its own workspace on the disk, where there is one.
-    pub(crate) async fn forget(&self, key: &SessionKey) -> Result<(), RuntimeError> {
+    pub(crate) async fn forget(&self, key: &SessionKey, home: &Arc<TenantHome>) -> Result<(), RuntimeError> {
         let known = self.inner.sessions().remove(key);
-        let (inner, key) = (Arc::clone(&self.inner), key.clone());
+        let (record, home, session) = (self.inner.record, Arc::clone(home), key.session.to_string());
         blocking("the removal of a workspace", move || {
             // With the workspace, where it goes with this process.
             drop(known);
-            if inner.record == Record::InMemory {
+            if record == Record::InMemory {
                 return Ok(());
             }
-            let Some(home) = inner.home.existing(&key.tenant)? else { return Ok(()) };
-            let removed = home.data.remove_workspace(&key.session.to_string());
+            let removed = home.data.remove_workspace(&session);
             removed.map(drop).map_err(|error| RuntimeError::Sandbox(error.into()))
         })
         .await
@@ -223,6 +233,9 @@ impl Inner {
         let kind =
             self.sandboxes.kind(profile.executor.as_deref().unwrap_or(self.config.executor().as_str()))?;
         let home = self.home.tenant(&key.tenant)?;
+        if let Kind::Built(ExecutorKind::Docker) = kind {
+            self.home.note_containers()?;
+        }
         let skills =
             profile.skills.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>()?;
         let workspace = match &profile.workspace {

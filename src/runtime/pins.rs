@@ -5,26 +5,28 @@
 //! after a restart, whatever became of the skill since. What is found is digested anew, but where a live session of this process has
 //! it; what is damaged is put in order by the next session that is opened with the same content.
 //!
-//! Who keeps skills for a session holds the lock of the folder, together with others, until the session is recorded. Who deletes
-//! a session has it alone, and removes those of its skills that no other session of the tenant has.
+//! Between being found and being kept, a skill may have been edited: what is kept is read anew, and refused where it is not the
+//! skill any more that was found. Skills are removed when no session of the tenant has them, and nobody opens one (`gate`).
 //!
 //! State: `<tenant>/skills/DIGEST/NAME/…` on the disk, each whole or absent: a folder is put together elsewhere and renamed,
-//! when all of it is on the disk. After a crash a half one is left as `draft-…`, and removed when nobody holds the lock.
+//! when all of it is on the disk. After a crash a half one is left as `draft-…`, and removed when the folder is opened again.
+//! Sessions that are kept in memory have theirs in a place of the process (`DataFolder::workspace`), which goes with it.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use conjure_base::Digest;
 use conjure_conversation::PinnedSkill;
-use conjure_sandbox::{DataFolder, SandboxError, SandboxErrorKind};
+use conjure_sandbox::{DataFolder, PrivateWorkspace, SandboxError, SandboxErrorKind};
 use conjure_skill::{Mode, Skill};
 use conjure_store::StoreErrorKind;
 
 use super::error::RuntimeError;
+use super::gate::Alone;
 
 /// The pinned skills of a tenant.
 #[derive(Debug)]
@@ -33,40 +35,61 @@ pub(crate) struct Pins {
     folder: PathBuf,
     /// Those that live sessions have: each is in memory once.
     known: Mutex<HashMap<Digest, Weak<Skill>>>,
+    /// What the folder goes with, where it goes with this process.
+    _place: Option<PrivateWorkspace>,
 }
 
 impl Pins {
-    /// The pinned skills in a tenant's data folder. Blocks.
+    /// Those in a tenant's data folder, which stay. Blocks.
     pub(crate) fn open(data: &DataFolder) -> io::Result<Self> {
         let folder = data.path().join("skills");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let pins = Self { data: data.clone(), folder, known: Mutex::default() };
-        if let Some(alone) = pins.alone()? {
-            alone.clear()?;
+        Ok(Self { data: data.clone(), folder, known: Mutex::default(), _place: None })
+    }
+
+    /// Those of sessions that end with this process. Blocks.
+    pub(crate) fn temporary(data: &DataFolder) -> Result<Self, SandboxError> {
+        let place = data.workspace()?;
+        let folder = place.path().to_owned();
+        Ok(Self { data: data.clone(), folder, known: Mutex::default(), _place: Some(place) })
+    }
+
+    /// Removes what was left half made, or half removed. Nobody may keep skills meanwhile. Blocks.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("draft-") {
+                // Nobody looks into it: it is in nobody's way.
+                if let Err(error) = fs::remove_dir_all(entry.path()) {
+                    tracing::warn!(path = %entry.path().display(), %error, "half a skill is left");
+                }
+            }
         }
-        Ok(pins)
+        Ok(())
     }
 
-    /// Keeps what is pinned from being removed, until what is returned is dropped. Blocks, while somebody removes.
-    pub(crate) fn hold(&self) -> io::Result<File> {
-        let lock = self.lock()?;
-        lock.lock_shared()?;
-        Ok(lock)
-    }
-
-    /// The right to remove; `None` while somebody opens a session. Blocks for moments.
-    pub(crate) fn alone(&self) -> io::Result<Option<Alone>> {
-        let lock = self.lock()?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Some(Alone { folder: self.folder.clone(), _lock: lock })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+    /// All that are kept. Blocks.
+    pub(crate) fn all(&self) -> Result<Vec<Digest>, RuntimeError> {
+        let unusable = |error: io::Error| RuntimeError::data(&self.folder, &error);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(unusable)? {
+            let name = entry.map_err(unusable)?.file_name();
+            found.extend(name.to_str().and_then(|name| format!("sha256:{name}").parse::<Digest>().ok()));
         }
+        Ok(found)
     }
 
-    fn lock(&self) -> io::Result<File> {
-        let path = self.folder.join("lock");
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+    /// Removes one that no session has. Blocks.
+    pub(crate) fn remove(&self, digest: &Digest, _: &Alone) -> Result<(), RuntimeError> {
+        let name = digest.to_hex();
+        // Never half of it under its name.
+        let dead = self.folder.join(format!("draft-{name}"));
+        let removed = match fs::rename(self.folder.join(name), &dead) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => fs::remove_dir_all(&dead),
+        };
+        removed.map_err(|error| RuntimeError::data(&dead, &error))
     }
 
     /// Keeps a skill as it is now. Blocks.
@@ -76,7 +99,10 @@ impl Pins {
         let tree = self.data.snapshot(skill.root_dir()).map_err(failed)?;
         let digest = *tree.digest();
         let target = self.folder_of(&digest);
-        if !self.is_whole(&target.join(name), &digest) {
+        let kept = target.join(name);
+        if self.is_whole(&kept, &digest) {
+            check(skill, &kept)?;
+        } else {
             let draft = tempfile::Builder::new()
                 .prefix("draft-")
                 .tempdir_in(&self.folder)
@@ -88,6 +114,7 @@ impl Pins {
             };
             let opened = open().map_err(|error| failed(of_io(&inner, &error)))?;
             self.data.store().link_tree(&tree, &opened).map_err(|error| failed(of_store(&error)))?;
+            check(skill, &inner)?;
             let settled = sync_folders(draft.path())
                 .and_then(|()| {
                     if target.is_dir() {
@@ -141,38 +168,21 @@ impl Pins {
     }
 }
 
-/// The right to remove what is pinned: nobody opens a session meanwhile.
-#[derive(Debug)]
-pub(crate) struct Alone {
-    folder: PathBuf,
-    _lock: File,
-}
-
-impl Alone {
-    /// Removes a skill that no session has. Blocks.
-    pub(crate) fn remove(&self, digest: &Digest) -> io::Result<()> {
-        let name = digest.to_hex();
-        // Never half of it under its name.
-        let dead = self.folder.join(format!("draft-{name}"));
-        match fs::rename(self.folder.join(name), &dead) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => fs::remove_dir_all(dead),
-        }
+/// Looks whether a folder still holds the skill that was found, as good as it was.
+fn check(found: &Skill, folder: &Path) -> Result<(), RuntimeError> {
+    let changed = |reason: String| RuntimeError::SkillChanged {
+        name: found.name().to_string(),
+        path: found.root_dir().to_owned(),
+        // It is mended where it was found.
+        reason: reason.replace(&*folder.to_string_lossy(), &found.root_dir().to_string_lossy()),
+    };
+    let now = Skill::load(folder, Mode::Lenient).map_err(|error| changed(error.to_string()))?;
+    if now.name() != found.name() {
+        return Err(changed(format!("it is called `{}` now", now.name())));
     }
-
-    /// Removes what was left half made, or half removed. Blocks.
-    fn clear(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with("draft-") {
-                // Nobody looks into it: it is in nobody's way.
-                if let Err(error) = fs::remove_dir_all(entry.path()) {
-                    tracing::warn!(path = %entry.path().display(), %error, "half a skill is left");
-                }
-            }
-        }
-        Ok(())
+    match now.diagnostics().first() {
+        Some(worse) if found.diagnostics().is_empty() => Err(changed(worse.to_string())),
+        _ => Ok(()),
     }
 }
 

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::TenantId;
 use conjure_sandbox::Cgroups;
+#[cfg(feature = "docker")]
+use conjure_sandbox::{SandboxError, SweptContainers};
 
 use super::error::RuntimeError;
 use super::home::Home;
 use super::hosts::{Dead, Presence};
+use super::options::RuntimeOptions;
 use super::outfit::blocking;
-use crate::config::Config;
 #[cfg(feature = "docker")]
 use crate::config::ExecutorKind;
 
@@ -22,9 +23,7 @@ const ENGINE: Duration = Duration::from_secs(15);
 pub(super) async fn sweep_folders(home: &Arc<Home>) -> Result<(), RuntimeError> {
     let home = Arc::clone(home);
     blocking("the sweep of the tenants' folders", move || {
-        for entry in std::fs::read_dir(home.path().join("tenants")).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let Some(tenant) = name.to_str().and_then(|name| TenantId::new(name).ok()) else { continue };
+        for tenant in home.tenants() {
             // One that cannot be opened is told to whoever needs it.
             if let Err(error) = home.tenant(&tenant) {
                 tracing::warn!(%tenant, %error, "what dead hosts left of a tenant is not removed");
@@ -56,14 +55,24 @@ pub(super) async fn bury(presence: Arc<Presence>, dead: Dead) -> Result<(), Runt
     .await
 }
 
-/// Removes the containers of dead hosts, where the configuration has containers.
+/// Removes the containers of dead hosts, from every engine of which sessions have or had some: the configuration's, and those of
+/// the host's own connectors.
 #[cfg(feature = "docker")]
-pub(super) async fn sweep_containers(config: &Config) {
-    if config.executor() != ExecutorKind::Docker {
-        return;
+pub(super) async fn sweep_containers(options: &RuntimeOptions, home: &Arc<Home>) {
+    let looking = Arc::clone(home);
+    let had_some = blocking("looking for containers", move || Ok(looking.had_containers())).await;
+    let is_used = options.config.executor() == ExecutorKind::Docker || had_some.unwrap_or(true);
+    if is_used && let Ok(engine) = options.config.container_engine() {
+        told(engine.sweep()).await;
     }
-    let Ok(engine) = config.container_engine() else { return };
-    match tokio::time::timeout(ENGINE, engine.sweep()).await {
+    for docker in &options.engines {
+        told(docker.sweep()).await;
+    }
+}
+
+#[cfg(feature = "docker")]
+async fn told(sweep: impl Future<Output = Result<SweptContainers, SandboxError>>) {
+    match tokio::time::timeout(ENGINE, sweep).await {
         Ok(Ok(swept)) => {
             if swept.removed > 0 {
                 tracing::info!(removed = swept.removed, "removed containers of dead hosts");
@@ -80,6 +89,6 @@ pub(super) async fn sweep_containers(config: &Config) {
 }
 
 #[cfg(not(feature = "docker"))]
-pub(super) async fn sweep_containers(_: &Config) {
+pub(super) async fn sweep_containers(_: &RuntimeOptions, _: &Arc<Home>) {
     let _ = ENGINE;
 }

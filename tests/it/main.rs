@@ -34,8 +34,11 @@ mod run_command;
 mod runtime_bed;
 #[cfg(feature = "docker")]
 mod runtime_containers;
+mod runtime_halts;
 mod runtime_journal;
+mod runtime_killed;
 mod runtime_models;
+mod runtime_opening;
 mod runtime_restarts;
 mod runtime_sandboxes;
 mod runtime_sessions;

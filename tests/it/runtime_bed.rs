@@ -1,7 +1,7 @@
 //! What the tests of the runtime share: a host with folders of its own, and a model whose words are a function of what it is
 //! sent, so that it is the same before and after a restart.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use conjure::{
@@ -64,25 +64,36 @@ fn result(message: &Message) -> Option<String> {
 
 /// A host: its data folder and its skills. What it made goes with it.
 pub(crate) struct Host {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
     pub(crate) kind: ExecutorKind,
+    /// What goes with it.
+    _made: Option<tempfile::TempDir>,
 }
 
 impl Host {
     pub(crate) fn new(kind: ExecutorKind) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("skills")).unwrap();
-        let host = Self { folder, kind };
+        let host = Self { kind, folder: folder.path().to_owned(), _made: Some(folder) };
         host.write_skill("greeting", "Greets people.", "echo hello");
         host
     }
 
+    /// A host whose folder is there already, and stays.
+    pub(crate) fn of(folder: &Path, kind: ExecutorKind) -> Self {
+        Self { folder: folder.to_owned(), kind, _made: None }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.folder.join("data")
     }
 
     pub(crate) fn skill(&self, name: &str) -> PathBuf {
-        self.folder.path().join("skills").join(name)
+        self.folder.join("skills").join(name)
     }
 
     /// Writes a skill with a script.
@@ -98,7 +109,7 @@ impl Host {
         let settings = Settings {
             executor: Some(self.kind),
             data: Some(self.data()),
-            skill_paths: Some(vec![self.folder.path().join("skills")]),
+            skill_paths: Some(vec![self.folder.join("skills")]),
             ..Settings::default()
         };
         Config::layered(settings, &Environment::of_process(), None).unwrap()

@@ -1,0 +1,118 @@
+//! Deleting a session: its record, its workspace, and those of its skills that no other session has.
+//!
+//! What is begun is noted on the disk before, and the note removed when all of it was done: what breaks off in between, the next
+//! start completes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, Digest, SessionId, SystemClock, TenantId};
+use conjure_conversation::PinnedSkill;
+use conjure_journal::SessionKey;
+
+use super::error::RuntimeError;
+use super::handle::Runtime;
+use super::home::TenantHome;
+use super::outfit::blocking;
+use super::records::Records;
+
+/// How long a session may take to stop for good.
+const STOPPING: Duration = Duration::from_secs(30);
+
+/// Which skills a session keeps.
+pub(super) enum Kept {
+    /// Its record says it, where it has one.
+    AsRecorded,
+    /// It may have none.
+    These(Vec<PinnedSkill>),
+}
+
+/// What is left of a deleted session's skills.
+enum Left {
+    Nothing,
+    /// Somebody else was in the way, or it is not known which they are.
+    ForTheNextStart,
+}
+
+impl Runtime {
+    /// Forgets a session for ever: its record, and its own workspace. One that is live here is stopped first. It goes on when
+    /// the future is dropped.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotFound`] when the tenant has none of this id: where a deletion broke off after the record was gone, the
+    /// workspace that it left is removed even so. When another process has it, or it does not stop.
+    pub async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), RuntimeError> {
+        let (runtime, key) = (self.clone(), SessionKey::new(tenant.clone(), id));
+        let deleting = async move { runtime.remove(&key, Kept::AsRecorded).await };
+        self.inner.work.whole("the deletion of a session", deleting).await
+    }
+
+    pub(super) async fn remove(&self, key: &SessionKey, kept: Kept) -> Result<(), RuntimeError> {
+        let deadline = SystemClock.deadline(STOPPING);
+        let records = self.records().await?;
+        let kept = match kept {
+            Kept::These(skills) => Some(skills),
+            Kept::AsRecorded => match records.profile(key).await {
+                Ok(profile) => Some(profile.skills),
+                // A deletion may have broken off: its workspace may be there even so.
+                Err(RuntimeError::NotFound { .. }) => Some(Vec::new()),
+                // One that cannot be read can be deleted.
+                Err(RuntimeError::Unreadable { .. }) => None,
+                Err(error) => return Err(error),
+            },
+        };
+        match self.free(key, &records).await {
+            Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        // Asking makes none.
+        let Some(home) = self.inner.outfitter.existing(key).await? else {
+            return Ok(self.inner.tree.delete(key, deadline).await?);
+        };
+        let pass = home.gate.pass(deadline).await?;
+        home.mark(key.session).await?;
+        let deleted = self.inner.tree.delete(key, deadline).await.map_err(RuntimeError::from);
+        match deleted {
+            // Also when it never was recorded, it may have a workspace.
+            Ok(()) | Err(RuntimeError::NotFound { .. }) => self.inner.outfitter.forget(key, &home).await?,
+            // Whether it is gone may not be known.
+            Err(error) => return Err(error),
+        }
+        drop(pass);
+        match unpin(&home, key, kept, &records, deadline).await {
+            Ok(Left::Nothing) => home.unmark(key.session).await,
+            Ok(Left::ForTheNextStart) => {}
+            Err(error) => {
+                tracing::warn!(session = %key, %error, "the skills of a deleted session are left to the next start");
+            }
+        }
+        deleted
+    }
+}
+
+/// Removes those skills of a deleted session that no other session of the tenant has.
+async fn unpin(
+    home: &Arc<TenantHome>,
+    key: &SessionKey,
+    kept: Option<Vec<PinnedSkill>>,
+    records: &Records,
+    deadline: Deadline,
+) -> Result<Left, RuntimeError> {
+    let Some(kept) = kept else { return Ok(Left::ForTheNextStart) };
+    let mut unused: BTreeSet<Digest> = kept.iter().map(|pinned| pinned.digest).collect();
+    // Most are another session's, too, for which nobody need be kept waiting.
+    records.without_used(&key.tenant, &mut unused).await?;
+    if unused.is_empty() {
+        return Ok(Left::Nothing);
+    }
+    let Some(alone) = home.gate.alone(deadline).await? else { return Ok(Left::ForTheNextStart) };
+    // One that was opened meanwhile may have them.
+    records.without_used(&key.tenant, &mut unused).await?;
+    let home = Arc::clone(home);
+    blocking("removing skills", move || {
+        unused.iter().try_for_each(|digest| home.pins.remove(digest, &alone))?;
+        Ok(Left::Nothing)
+    })
+    .await
+}

@@ -1,0 +1,138 @@
+//! Opening a session: its parts are made once, so that what is wrong with them is told; it is recorded, and started.
+//!
+//! All of that is one task of the runtime's, and what it begins is noted on the disk before: so a session is opened for somebody
+//! who has it, or nothing is left of it, whatever becomes of the caller. What a crash leaves, the next start removes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::runtime as tree;
+use conjure_actors::session::Session;
+use conjure_base::{Clock as _, SessionId, SystemClock};
+use conjure_conversation::{Limits, PinnedSkill, Profile};
+use conjure_journal::SessionKey;
+use conjure_skill::Skill;
+
+use super::deleting::Kept;
+use super::error::RuntimeError;
+use super::handle::Runtime;
+use super::home::TenantHome;
+use super::outfit::blocking;
+use super::skills::choose;
+use super::spec::SessionSpec;
+
+/// How long others who remove skills may take.
+const WAITING: Duration = Duration::from_secs(30);
+
+impl Runtime {
+    /// Opens a new session: what it is made of is looked at, it is recorded, and started. Its sandbox is made when the first
+    /// call needs it.
+    ///
+    /// Where the future is dropped before it has given the session away, the session is deleted again.
+    ///
+    /// # Errors
+    /// When something that it names is not there, or it cannot be recorded or started. Nothing is left of it then.
+    pub async fn open(&self, spec: SessionSpec) -> Result<Session, RuntimeError> {
+        let skills = choose(self.registry(), &spec.tenant, spec.catalog.as_deref(), &spec.skills)?;
+        let id = SessionId::random().map_err(|error| RuntimeError::broke_off("making an id", &error))?;
+        let key = SessionKey::new(spec.tenant.clone(), id);
+        let (opener, undoer, undone) = (self.clone(), self.clone(), key.clone());
+        let opening = async move { opener.open_whole(&key, spec, skills).await };
+        // Nobody knows its id.
+        let undoing = async move { undoer.undo(&undone, Kept::AsRecorded).await };
+        self.inner.work.handed_over("the opening of a session", opening, undoing).await
+    }
+
+    async fn open_whole(
+        &self,
+        key: &SessionKey,
+        spec: SessionSpec,
+        skills: Vec<Arc<Skill>>,
+    ) -> Result<Session, RuntimeError> {
+        let outfitter = &self.inner.outfitter;
+        let (environment, withheld) = spec.given.divided();
+        let profile = Profile {
+            base_prompt: spec.base_prompt,
+            skills: Vec::new(),
+            limits: spec.limits.unwrap_or_else(|| self.default_limits()),
+            model: Some(outfitter.models().name(spec.model.as_deref())?.to_owned()),
+            executor: Some(spec.executor.unwrap_or_else(|| outfitter.default_sandbox().to_owned())),
+            catalog: spec.catalog,
+            workspace: spec.workspace.map(recordable).transpose()?,
+            environment,
+            withheld,
+            metadata: spec.metadata,
+        };
+        let home = outfitter.tenant(key).await?;
+        let pass = home.gate.pass(SystemClock.deadline(WAITING)).await?;
+        home.mark(key.session).await?;
+        outfitter.give(key, spec.given);
+        let (pinned, kept) = pin(&home, skills).await;
+        let opened = match kept {
+            Ok(()) => {
+                let made = tree::SessionSpec::new(spec.tenant).history(spec.history);
+                self.record(key, Profile { skills: pinned.clone(), ..profile }, made).await
+            }
+            Err(error) => Err(error),
+        };
+        outfitter.settle(key);
+        drop(pass);
+        match &opened {
+            Ok(_) => home.unmark(key.session).await,
+            // Nobody knows its id.
+            Err(_) => self.undo(key, Kept::These(pinned)).await,
+        }
+        opened
+    }
+
+    async fn record(
+        &self,
+        key: &SessionKey,
+        profile: Profile,
+        spec: tree::SessionSpec,
+    ) -> Result<Session, RuntimeError> {
+        self.inner.outfitter.prepare(key, &profile).await?;
+        Ok(self.inner.tree.open(spec.id(key.session).profile(profile)).await?)
+    }
+
+    /// Leaves nothing of a session that nobody has.
+    async fn undo(&self, key: &SessionKey, kept: Kept) {
+        match self.remove(key, kept).await {
+            Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
+            Err(error) => tracing::warn!(session = %key, %error, "a session that nobody has is left"),
+        }
+    }
+
+    fn default_limits(&self) -> Limits {
+        Limits { model_calls: self.inner.outfitter.config().max_iterations(), ..Limits::default() }
+    }
+}
+
+/// Keeps the skills as they are now; those that were kept before it failed, too.
+async fn pin(
+    home: &Arc<TenantHome>,
+    skills: Vec<Arc<Skill>>,
+) -> (Vec<PinnedSkill>, Result<(), RuntimeError>) {
+    let home = Arc::clone(home);
+    let pinning = blocking("the keeping of skills", move || {
+        let mut pinned = Vec::with_capacity(skills.len());
+        let kept = skills.iter().try_for_each(|skill| {
+            pinned.push(home.pins.pin(skill)?);
+            Ok(())
+        });
+        Ok((pinned, kept))
+    });
+    pinning.await.unwrap_or_else(|error| (Vec::new(), Err(error)))
+}
+
+/// A path that can be written into a record.
+fn recordable(folder: PathBuf) -> Result<PathBuf, RuntimeError> {
+    let absolute = std::path::absolute(&folder)
+        .map_err(|error| RuntimeError::Workspace { path: folder.clone(), reason: error.to_string() })?;
+    if absolute.to_str().is_none() {
+        let reason = "its path is not UTF-8, so it cannot be recorded".to_owned();
+        return Err(RuntimeError::Workspace { path: absolute, reason });
+    }
+    Ok(absolute)
+}

@@ -1,0 +1,120 @@
+//! Reading what is recorded of sessions, and what they left on the disk. Nothing is started for it.
+
+use std::path::PathBuf;
+
+use conjure_base::{SessionId, TenantId};
+use conjure_conversation::{Profile, SessionEvent};
+use conjure_journal::{ListCursor, SessionKey};
+
+use super::error::RuntimeError;
+use super::handle::Runtime;
+use super::outfit::blocking;
+use super::records::{Records, SessionList, SessionSummary};
+use crate::workspace::{ProducedFiles, Snapshot, Workspace};
+
+impl Runtime {
+    /// What a session was opened with, as it is recorded. Nothing is started.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotFound`] when the tenant has none of this id; when its record cannot be read.
+    pub async fn profile(&self, tenant: &TenantId, id: SessionId) -> Result<Profile, RuntimeError> {
+        self.records().await?.profile(&SessionKey::new(tenant.clone(), id)).await
+    }
+
+    /// Everything that a session has told, from this event on. What this process knows to be secret is redacted in it; what a
+    /// session was given elsewhere, it does not know. Nothing is started.
+    ///
+    /// # Errors
+    /// As for [`Runtime::profile`].
+    pub async fn events(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        from_seq: u64,
+    ) -> Result<Vec<SessionEvent>, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let redactor = self.inner.outfitter.redactor(&key);
+        self.records().await?.events(&key, from_seq, &redactor).await
+    }
+
+    /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000) of them; `after`: those that come after a former
+    /// page. All events of each are read, and nothing is started.
+    ///
+    /// # Errors
+    /// When the journal cannot be read. A session whose record cannot be read is listed as such.
+    pub async fn sessions(
+        &self,
+        tenant: &TenantId,
+        after: Option<ListCursor>,
+        limit: u32,
+    ) -> Result<SessionList, RuntimeError> {
+        let redactor = |key: &SessionKey| self.inner.outfitter.redactor(key);
+        self.records().await?.list(tenant, after, limit, redactor).await
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// As for [`Runtime::profile`].
+    pub async fn summary(&self, tenant: &TenantId, id: SessionId) -> Result<SessionSummary, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let records = self.records().await?;
+        let info = records.info(&key).await?;
+        records.summary(&key, info, &self.inner.outfitter.redactor(&key)).await
+    }
+
+    /// The ids of all of the tenant's sessions, the newest first. None of them is read.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn session_ids(&self, tenant: &TenantId) -> Result<Vec<SessionId>, RuntimeError> {
+        self.records().await?.ids(tenant).await
+    }
+
+    /// The files in a session's workspace with their sizes, as the host has them: without a sandbox, and without starting
+    /// anything. Where a sandbox has a workspace of its own, on another machine, ask the session
+    /// ([`Session::files`](crate::Session::files)).
+    ///
+    /// # Errors
+    /// As for [`Runtime::profile`].
+    pub async fn files(&self, tenant: &TenantId, id: SessionId) -> Result<ProducedFiles, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let profile = self.records().await?.profile(&key).await?;
+        let Some(folder) = self.inner.outfitter.workspace(&key, &profile).await? else {
+            return Ok(ProducedFiles { files: Vec::new(), complete: true });
+        };
+        blocking("looking at a workspace", move || {
+            let workspace = Workspace::existing(&folder)
+                .map_err(|error| RuntimeError::Workspace { path: folder, reason: error.to_string() })?;
+            Ok(workspace.produced_since(&Snapshot::default()))
+        })
+        .await
+    }
+
+    /// The folder on this machine that a session works in, where there is one: its own, or the host's. Nothing is started.
+    ///
+    /// # Errors
+    /// As for [`Runtime::profile`].
+    pub async fn workspace(&self, tenant: &TenantId, id: SessionId) -> Result<Option<PathBuf>, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let profile = self.records().await?.profile(&key).await?;
+        self.inner.outfitter.workspace(&key, &profile).await
+    }
+
+    /// Lets the own workspace of a session that is kept in memory stay, when the session and its sandbox are over. Returns
+    /// where it is; `None` where it stays anyway.
+    ///
+    /// # Errors
+    /// When that cannot be noted on the disk; the next start removes it then.
+    pub async fn keep_workspace(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+    ) -> Result<Option<PathBuf>, RuntimeError> {
+        self.inner.outfitter.keep_workspace(&SessionKey::new(tenant.clone(), id)).await
+    }
+
+    pub(super) async fn records(&self) -> Result<Records, RuntimeError> {
+        Records::of(self.inner.tree.journal()).await
+    }
+}

@@ -1,0 +1,110 @@
+//! Starting a runtime: its data folder, its journal, what dead hosts left, the tree, the skills of its folders.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::registry::CatalogSpec;
+use conjure_actors::runtime as tree;
+use conjure_base::{Clock as _, SessionId, SystemClock};
+use conjure_journal::{MemoryJournal, Owner};
+
+use super::broken_off::complete;
+use super::error::RuntimeError;
+use super::handle::{Inner, Runtime};
+use super::home::Home;
+use super::hosts::Presence;
+use super::options::{Record, RuntimeOptions};
+use super::outfit::{Outfitter, blocking};
+use super::sandboxes::Sandboxes;
+use super::skills::default_key;
+use super::storage::Storage;
+use super::sweep::{bury, sweep_containers, sweep_folders, sweep_groups};
+use super::work::Work;
+
+/// How long the skills of the configuration's folders may take to be found.
+const LOADING: Duration = Duration::from_secs(60);
+
+impl Runtime {
+    /// Starts a runtime, and returns when its journal is open and the skills of its folders are found.
+    ///
+    /// # Errors
+    /// When the data folder or the journal cannot be used, or the client of the models cannot be made; each says what and where.
+    pub async fn spawn(options: impl Into<RuntimeOptions>) -> Result<Self, RuntimeError> {
+        let mut options: RuntimeOptions = options.into();
+        let folder = options.config.data().map(std::path::Path::to_owned).or_else(|| options.data.clone());
+        // What nobody finds again need not be on the disk.
+        let record = if folder.is_none() { Record::InMemory } else { options.record };
+        let is_shared = folder.is_some();
+        let opening = move || match folder {
+            Some(folder) => Home::open(&folder, record),
+            None => Home::temporary(),
+        };
+        let home = Arc::new(blocking("the opening of the data folder", opening).await?);
+        options.models.connect(&options.config)?;
+        let storage = match record {
+            Record::InMemory => Storage::Memory(MemoryJournal::new()),
+            Record::OnDisk => Storage::on_disk(&home.journal(), &options).await?,
+        };
+        let owner = Owner::new(match options.owner.take() {
+            Some(name) => name,
+            None => random_name()?,
+        })?;
+        let presence = if is_shared { Some(announce(&home, &owner).await?) } else { None };
+        sweep_containers(&options, &home).await;
+        let scopes = options.config.skill_scopes(options.project.as_deref());
+        let outfitter = Outfitter::new(
+            options.config,
+            Arc::clone(&home),
+            record,
+            options.models,
+            options.tools,
+            options.approver,
+            Sandboxes::new(options.own),
+        );
+        outfitter.check_tools()?;
+        let mut made =
+            tree::RuntimeOptions::new(storage.opener(), Arc::new(outfitter.holding(presence.clone())), owner);
+        (options.treat)(&mut made.sessions);
+        made.registry = options.registry;
+        made.sessions_per_tenant = options.sessions_per_tenant;
+        let tree = tree::Runtime::spawn(made).await?;
+        let runtime =
+            Self { inner: Arc::new(Inner { work: Work::default(), tree, outfitter, storage, presence }) };
+        if record == Record::OnDisk {
+            complete(&home, &runtime.records().await?).await?;
+        }
+        if let Some(key) = default_key() {
+            let deadline = SystemClock.deadline(LOADING);
+            let loaded = runtime.registry().register(key, CatalogSpec::of(scopes), deadline).await?;
+            for diagnostic in &loaded.diagnostics {
+                tracing::warn!("{diagnostic}");
+            }
+        }
+        Ok(runtime)
+    }
+}
+
+/// Shows that this process has the folder, and removes what dead ones left in it.
+async fn announce(home: &Arc<Home>, owner: &Owner) -> Result<Arc<Presence>, RuntimeError> {
+    let (data, owner) = (Arc::clone(home), owner.clone());
+    let announcing = move || {
+        let announced = Presence::announce(data.path(), &owner);
+        announced.map_err(|error| RuntimeError::data(data.path(), &error))
+    };
+    let (presence, dead) = blocking("announcing this process", announcing).await?;
+    let presence = Arc::new(presence);
+    if dead.count() > 0 {
+        tracing::info!(dead = dead.count(), "hosts have died; what they left is removed");
+        sweep_folders(home).await?;
+        sweep_groups().await?;
+        bury(Arc::clone(&presence), dead).await?;
+    }
+    Ok(presence)
+}
+
+/// A name that no other process has.
+fn random_name() -> Result<String, RuntimeError> {
+    let id = SessionId::random().map_err(|error| RuntimeError::broke_off("making a name", &error))?;
+    let digits = id.to_string();
+    Ok(format!("host-{}-{}", std::process::id(), digits.trim_start_matches("ses_")))
+}
