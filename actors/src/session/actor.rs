@@ -213,8 +213,8 @@ impl SessionActor {
         context: &Context<Mail>,
     ) -> Flow {
         let order = match message {
-            SessionMessage::Send { input, reply, .. } if has_turn || has_queue => {
-                Order::Queue { input, reply }
+            SessionMessage::Send { input, limits, reply } if has_turn || has_queue => {
+                Order::Queue { input, limits, reply }
             }
             SessionMessage::Send { input, limits, reply } => {
                 let limits = limits.unwrap_or_else(|| self.limits.clone());

@@ -42,7 +42,8 @@ impl Away {
             }
             SessionMessage::Send { input, limits, reply } => match self.inbox.try_reserve() {
                 Ok(permit) => {
-                    permit.send(Post::new(PostKind::Queue, input, |receipt| reply.send(accepted(receipt))));
+                    let post = Post::new(PostKind::Queue, input, |receipt| reply.send(accepted(receipt)));
+                    permit.send(post.within(limits));
                     None
                 }
                 Err(mpsc::error::TrySendError::Full(())) => {

@@ -21,8 +21,8 @@ pub enum SessionMessage {
     Send {
         /// What.
         input: Vec<Block>,
-        /// What its turn may consume; those of the session's profile where none are given. What waits in the queue begins
-        /// with the profile's.
+        /// What its turn may consume, also where it waits in the queue before; those of the session's profile where none are
+        /// given.
         limits: Option<Limits>,
         /// Told where it is recorded.
         reply: Answer<Accepted>,

@@ -33,10 +33,12 @@ pub(crate) enum Order {
         reply: Answer<Accepted>,
     },
     StartQueued {
+        /// Where what waits says nothing else.
         limits: Limits,
     },
     Queue {
         input: Vec<Block>,
+        limits: Option<Limits>,
         reply: Answer<Accepted>,
     },
     Steer {
@@ -142,8 +144,8 @@ impl Errand {
                 let accepted = turn.map(|turn| Accepted::Started { turn, seq: self.last_seq() });
                 self.answer(reply, submitted, accepted.ok_or(SessionError::Lost))
             }
-            Order::Queue { input, reply } => {
-                let submitted = self.submit(CommandKind::Queue { input }).await;
+            Order::Queue { input, limits, reply } => {
+                let submitted = self.submit(CommandKind::Queue { input, limits }).await;
                 let id = self.conversation.state().queue().last().map(|queued| queued.id);
                 let accepted = id.map(|id| Accepted::Queued { id, seq: self.last_seq() });
                 self.answer(reply, submitted, accepted.ok_or(SessionError::Lost))

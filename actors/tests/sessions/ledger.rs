@@ -23,7 +23,7 @@ async fn load(ledger: &JournalLedger) -> Result<Conversation, LedgerError> {
 }
 
 fn queue(words: &str) -> CommandKind {
-    CommandKind::Queue { input: vec![Block::text(words)] }
+    CommandKind::Queue { input: vec![Block::text(words)], limits: None }
 }
 
 /// Open, say something, take over: the same for every journal.

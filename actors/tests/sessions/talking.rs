@@ -121,6 +121,32 @@ async fn a_turn_ends_at_its_limits() {
     host.shutdown().await;
 }
 
+/// Whatever waits, for the turn that runs, behind others, or for a person: its turn has the limits that it was sent with.
+#[tokio::test(start_paused = true)]
+async fn limits_of_what_waits_are_kept() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let running = session.send("call door").await.unwrap();
+    host.stage.reached(1).await;
+    let within = |model_calls| Some(Limits { model_calls, ..Limits::default() });
+    let bounded = session.send_within("call note", within(1)).await.unwrap();
+    let free = session.send("call note").await.unwrap();
+    host.stage.open();
+    assert_eq!(running.end().await, Ok(answered()));
+    assert_eq!(bounded.end().await, Ok(TurnStop::Limit(Limit::ModelCalls)));
+    assert_eq!(free.end().await, Ok(answered()));
+    // And while a person is asked.
+    let _asked = session.send("call ask").await.unwrap();
+    while session.snapshot().await.unwrap().approvals.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let bounded = session.send_within("nothing", within(0)).await.unwrap();
+    session.kill();
+    session.interrupt().await.unwrap();
+    assert_eq!(bounded.end().await, Ok(TurnStop::Limit(Limit::ModelCalls)));
+    host.shutdown().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_session_is_nothing_but_a_row_until_the_next_message() {
     let mut idle = options("first");

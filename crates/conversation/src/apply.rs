@@ -18,10 +18,11 @@ use crate::usage::Usage;
 
 /// Adds one recorded event to the state.
 pub fn apply(state: &mut State, event: &Event) {
+    count_work(state, event);
     match &event.kind {
         EventKind::Opened { profile } => state.profile = Some(Arc::new((**profile).clone())),
-        EventKind::Queued { id, input } => {
-            state.queue.push_back(QueuedInput { id: *id, input: input.clone() });
+        EventKind::Queued { id, input, limits } => {
+            state.queue.push_back(QueuedInput { id: *id, input: input.clone(), limits: limits.clone() });
             state.last_queued = state.last_queued.max(*id);
         }
         EventKind::Unqueued { id } => state.queue.retain(|queued| queued.id != *id),
@@ -42,15 +43,14 @@ pub fn apply(state: &mut State, event: &Event) {
             state.push_user(blocks);
             state.turn = Some(Turn {
                 id: *turn,
-                started_at: event.at,
                 limits: limits.clone(),
                 usage: Usage::default(),
                 phase: Phase::ModelDue,
                 model_calls: 0,
                 tool_calls: 0,
                 pauses: 0,
-                waited: 0,
-                waiting_since: None,
+                worked: 0,
+                last_at: event.at,
                 repeats: BTreeMap::new(),
                 denied: BTreeMap::new(),
             });
@@ -83,9 +83,6 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventKind::ApprovalRequested { call, reason } => {
             set_status(state, call, CallStatus::AwaitingApproval { reason: reason.clone() });
-            if let Some(turn) = &mut state.turn {
-                turn.waiting_since.get_or_insert(event.at);
-            }
         }
         EventKind::ApprovalDecided { call, decision } => {
             set_status(
@@ -96,7 +93,6 @@ pub fn apply(state: &mut State, event: &Event) {
                     Decision::Deny { .. } => CallStatus::New,
                 },
             );
-            end_wait(state, event);
         }
         EventKind::ToolStarted { call, idempotent } => {
             set_status(state, call, CallStatus::Started { idempotent: *idempotent });
@@ -107,7 +103,6 @@ pub fn apply(state: &mut State, event: &Event) {
                 count_denial(state, &result.tool_use_id);
             }
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
-            end_wait(state, event);
             hand_in_results(state);
         }
         EventKind::Steered { input } => {
@@ -238,15 +233,19 @@ fn set_status(state: &mut State, call: &CallId, status: CallStatus) {
     }
 }
 
-/// Nobody waits for a person any more once no call does.
-fn end_wait(state: &mut State, event: &Event) {
-    let waits =
-        state.open_calls().iter().any(|open| matches!(open.status, CallStatus::AwaitingApproval { .. }));
-    if let (false, Some(turn)) = (waits, &mut state.turn)
-        && let Some(since) = turn.waiting_since.take()
-    {
-        turn.waited = turn.waited.saturating_add(millis(event.at.since(since)));
+/// How long the running turn has worked. When a driver ended is not recorded, only what its successor found: all since the
+/// event before that is left out.
+fn count_work(state: &mut State, event: &Event) {
+    let Some(turn) = &mut state.turn else { return };
+    let is_found = match &event.kind {
+        EventKind::ModelCallAbandoned { .. } | EventKind::ToolAbandoned { .. } => true,
+        EventKind::ToolFinished { outcome, .. } => *outcome == ToolOutcome::Unknown,
+        _ => false,
+    };
+    if turn.is_working() && !is_found {
+        turn.worked = turn.worked.saturating_add(millis(event.at.since(turn.last_at)));
     }
+    turn.last_at = event.at;
 }
 
 fn count_denial(state: &mut State, call: &CallId) {

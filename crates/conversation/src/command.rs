@@ -120,10 +120,12 @@ pub enum CommandKind {
     Queue {
         /// What.
         input: Vec<Block>,
+        /// What its turn may consume, where that was said.
+        limits: Option<Limits>,
     },
     /// Begin a turn with what waits first in the queue.
     StartQueued {
-        /// What the turn may consume.
+        /// What the turn may consume, where what waits does not say so itself.
         limits: Limits,
     },
     /// Take back what was queued.

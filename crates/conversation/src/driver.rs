@@ -5,6 +5,7 @@
 //! after it, each call's as it ends.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_base::Deadline;
@@ -117,9 +118,7 @@ pub async fn run_turn(
     let turn = state.turn().ok_or(DriveError::NoTurn)?;
     let clock = conversation.clock();
     // The wall clock's limit counts on from what the turn has used before a restart.
-    let wall_clock = turn.limits().wall_clock.map_or(Deadline::NEVER, |limit| {
-        clock.deadline(limit.saturating_sub(turn.elapsed(clock.timestamp())))
-    });
+    let wall_clock = wall_clock(conversation);
     let span = tracing::info_span!(
         "invoke_agent",
         gen_ai.operation.name = "invoke_agent",
@@ -127,10 +126,17 @@ pub async fn run_turn(
     );
     let (cancel, deadline, grace) = (options.cancel, options.deadline.earlier(wall_clock), options.grace);
     // Everything but the ledger is waited for no longer than until the end; this bounds that wait too.
-    let clock = std::sync::Arc::clone(clock);
-    let over = select(Box::pin(cancel.clone().cancelled_owned()), clock.sleep_until(deadline));
+    let clock = Arc::clone(clock);
+    let ends = Arc::new(Mutex::new(deadline));
+    let (put_off, cancelled) = (Arc::clone(&ends), cancel.clone());
     let patience = async move {
-        over.await;
+        loop {
+            let end = *put_off.lock().unwrap_or_else(PoisonError::into_inner);
+            if cancelled.is_cancelled() || clock.remaining(end).is_zero() {
+                break;
+            }
+            select(Box::pin(cancelled.clone().cancelled_owned()), clock.sleep_until(end)).await;
+        }
         clock.sleep_until(clock.deadline(grace.saturating_add(LEDGER_PATIENCE))).await;
     };
     let driver = Driver {
@@ -138,6 +144,7 @@ pub async fn run_turn(
         cancel,
         own_deadline: options.deadline,
         deadline,
+        ends,
         grace,
         // A stream that has ended must not be asked again, nor end a wait.
         inbox: options.inbox.chain(stream::pending()).boxed(),
@@ -152,6 +159,15 @@ pub async fn run_turn(
     }
 }
 
+/// When the running turn will have worked for as long as it may, should it work from now on.
+fn wall_clock(conversation: &Conversation) -> Deadline {
+    let clock = conversation.clock();
+    let Some(turn) = conversation.state().turn() else { return Deadline::NEVER };
+    turn.limits().wall_clock.map_or(Deadline::NEVER, |limit| {
+        clock.deadline(limit.saturating_sub(turn.elapsed(clock.timestamp())))
+    })
+}
+
 struct Driver<'a> {
     conversation: &'a mut Conversation,
     rim: Rim<'a>,
@@ -159,6 +175,8 @@ struct Driver<'a> {
     /// The host's deadline, and the earlier of it and the turn's limit of time.
     own_deadline: Deadline,
     deadline: Deadline,
+    /// The latter, for whoever waits for the ledger.
+    ends: Arc<Mutex<Deadline>>,
     grace: Duration,
     inbox: BoxStream<'a, Post>,
 }
@@ -196,6 +214,13 @@ impl Driver<'_> {
     /// Whether the turn was cancelled or its time is up.
     fn is_over(&self) -> bool {
         self.cancel.is_cancelled() || self.conversation.clock().remaining(self.deadline).is_zero()
+    }
+
+    /// The limit of time counts on: who decided on the calls may have taken long.
+    fn put_off(&mut self) {
+        let wall_clock = wall_clock(self.conversation);
+        self.deadline = self.own_deadline.earlier(wall_clock);
+        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = self.deadline;
     }
 
     async fn interrupt(&mut self) -> Result<(), DriveError> {
@@ -312,6 +337,7 @@ impl Driver<'_> {
     /// the answer has happened yet, and a later call never runs ahead of one that it may build on.
     async fn run_tools(&mut self) -> Result<(), DriveError> {
         let Some(calls) = self.authorize_all().await? else { return Ok(()) };
+        self.put_off();
         if next(self.conversation.state()) != Step::RunTools {
             return Ok(());
         }
@@ -372,7 +398,7 @@ impl Driver<'_> {
 
     async fn run_batch(&mut self, calls: &[(usize, &ToolCall)]) -> Result<(), DriveError> {
         let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone() };
-        let clock = std::sync::Arc::clone(self.conversation.clock());
+        let clock = Arc::clone(self.conversation.clock());
         let mut batch = Batch::start(self.rim.tools, calls, &context, &*clock, self.grace);
         loop {
             let ended = match select(Box::pin(batch.next()), self.inbox.next()).await {

@@ -145,6 +145,9 @@ pub enum EventKind {
         id: QueueId,
         /// What.
         input: Vec<Block>,
+        /// What its turn may consume, where that was said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limits: Option<Limits>,
     },
     /// The user took back what was queued.
     Unqueued {

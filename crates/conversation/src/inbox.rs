@@ -9,6 +9,7 @@ use crate::command::{CommandKind, Rejection};
 use crate::content::Block;
 use crate::conversation::{Conversation, SubmitError};
 use crate::ledger::LedgerError;
+use crate::limits::Limits;
 use crate::queue::QueueId;
 
 /// What a post is to become.
@@ -50,6 +51,8 @@ type Acknowledge = Box<dyn FnOnce(Receipt) + Send>;
 /// Something that the user adds while a turn runs, and who is told what becomes of it.
 pub struct Post {
     kind: PostKind,
+    /// What its turn may consume, should it become one.
+    limits: Option<Limits>,
     fate: Fate,
     acknowledge: Option<Acknowledge>,
 }
@@ -66,7 +69,14 @@ impl Post {
         input: Vec<Block>,
         acknowledge: impl FnOnce(Receipt) + Send + 'static,
     ) -> Self {
-        Self { kind, fate: Fate::Waiting(input), acknowledge: Some(Box::new(acknowledge)) }
+        Self { kind, limits: None, fate: Fate::Waiting(input), acknowledge: Some(Box::new(acknowledge)) }
+    }
+
+    /// The same with what its turn may consume, for [`PostKind::Queue`].
+    #[must_use]
+    pub fn within(mut self, limits: Option<Limits>) -> Self {
+        self.limits = limits;
+        self
     }
 
     /// What it is to become.
@@ -86,7 +96,7 @@ impl Post {
         let Fate::Waiting(input) = std::mem::replace(&mut self.fate, Fate::Submitted) else { return Ok(()) };
         let command = match self.kind {
             PostKind::Steer => CommandKind::Steer { input },
-            PostKind::Queue => CommandKind::Queue { input },
+            PostKind::Queue => CommandKind::Queue { input, limits: self.limits.take() },
         };
         match conversation.submit(command).await {
             Ok(()) => {

@@ -24,7 +24,9 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// Cost in millionths of a dollar, where the model's client knows prices; none: unlimited.
     pub cost_micros: Option<u64>,
-    /// How long the turn may take, not counting the time that it waits for a person; none: unlimited.
+    /// How long its model and its tools may take together, by the clock; none: unlimited. Not counted: how long it waits for a
+    /// person, and while its host is down. A [`crate::ToolRunner::authorize`] that itself waits for somebody may take as long as
+    /// is left, and that is not counted either.
     pub wall_clock: Option<Duration>,
 }
 

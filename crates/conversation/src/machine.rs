@@ -111,7 +111,7 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
             }
             vec![EventKind::Steered { input }]
         }
-        CommandKind::Queue { input } => queue(state, input)?,
+        CommandKind::Queue { input, limits } => queue(state, input, limits)?,
         CommandKind::StartQueued { limits } => start_queued(state, limits)?,
         CommandKind::Unqueue { id } => unqueue(state, id)?,
         CommandKind::Interrupt { cause } => {

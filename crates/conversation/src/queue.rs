@@ -48,9 +48,15 @@ pub struct QueuedInput {
     pub id: QueueId,
     /// What the user said.
     pub input: Vec<Block>,
+    /// What its turn may consume, where that was said.
+    pub limits: Option<Limits>,
 }
 
-pub(crate) fn queue(state: &State, input: Vec<Block>) -> Result<Vec<EventKind>, Rejection> {
+pub(crate) fn queue(
+    state: &State,
+    input: Vec<Block>,
+    limits: Option<Limits>,
+) -> Result<Vec<EventKind>, Rejection> {
     let input = user_input(input)?;
     if input.is_empty() {
         return Err(Rejection::EmptyInput);
@@ -58,7 +64,7 @@ pub(crate) fn queue(state: &State, input: Vec<Block>) -> Result<Vec<EventKind>, 
     if state.queue.len() >= QUEUE_LIMIT {
         return Err(Rejection::QueueFull { limit: QUEUE_LIMIT });
     }
-    Ok(vec![EventKind::Queued { id: state.last_queued.next(), input }])
+    Ok(vec![EventKind::Queued { id: state.last_queued.next(), input, limits }])
 }
 
 pub(crate) fn start_queued(state: &State, limits: Limits) -> Result<Vec<EventKind>, Rejection> {
@@ -67,6 +73,7 @@ pub(crate) fn start_queued(state: &State, limits: Limits) -> Result<Vec<EventKin
     }
     let first = state.queue.front().ok_or(Rejection::QueueEmpty)?;
     let (input, queued) = (first.input.clone(), Some(first.id));
+    let limits = first.limits.clone().unwrap_or(limits);
     Ok(vec![EventKind::TurnStarted { turn: next_turn(state), input, limits, queued }])
 }
 

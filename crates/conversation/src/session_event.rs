@@ -248,7 +248,7 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
         EventKind::TurnStarted { input, .. } => {
             user_message(input).into_iter().chain([Kind::SessionStatusRunning {}]).collect()
         }
-        EventKind::Queued { id, input } => {
+        EventKind::Queued { id, input, .. } => {
             vec![Kind::UserQueuedMessage { queue_id: *id, content: input.clone() }]
         }
         EventKind::Unqueued { id } => vec![Kind::UserUnqueuedMessage { queue_id: *id }],

@@ -54,16 +54,15 @@ pub(crate) enum Tail {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turn {
     pub(crate) id: TurnId,
-    pub(crate) started_at: Timestamp,
     pub(crate) limits: Limits,
     pub(crate) usage: Usage,
     pub(crate) phase: Phase,
     pub(crate) model_calls: u32,
     pub(crate) tool_calls: u32,
     pub(crate) pauses: u32,
-    /// How long it has waited for a person, in milliseconds, and since when it waits now.
-    pub(crate) waited: u64,
-    pub(crate) waiting_since: Option<Timestamp>,
+    /// How long it has worked, in milliseconds, up to its last event, and when that was.
+    pub(crate) worked: u64,
+    pub(crate) last_at: Timestamp,
     /// The calls of the last answer with tools, and in how many answers in a row each was made.
     pub(crate) repeats: BTreeMap<Digest, u32>,
     /// In how many answers each tool was denied, and in which model call last.
@@ -280,12 +279,22 @@ impl Turn {
         self.model_calls
     }
 
-    /// How long it has run at `now`, not counting waits for a person.
+    /// How long it has worked at `now`: how long its model and its tools took. Whatever it waited for else does not count, be it
+    /// a person, somebody who drives it, or a host that was down; of what was under way when a driver ended, only the part
+    /// up to the last event before is known, and counts.
     #[must_use]
     pub fn elapsed(&self, now: Timestamp) -> std::time::Duration {
-        let waiting = self.waiting_since.map_or(0, |since| millis(now.since(since)));
-        let total = now.since(self.started_at);
-        total.saturating_sub(std::time::Duration::from_millis(self.waited.saturating_add(waiting)))
+        let under_way = if self.is_working() { millis(now.since(self.last_at)) } else { 0 };
+        std::time::Duration::from_millis(self.worked.saturating_add(under_way))
+    }
+
+    /// Whether a call of the model or of a tool is under way.
+    pub(crate) fn is_working(&self) -> bool {
+        match &self.phase {
+            Phase::Calling => true,
+            Phase::Tools(calls) => calls.iter().any(|open| matches!(open.status, CallStatus::Started { .. })),
+            Phase::ModelDue | Phase::Closing(_) => false,
+        }
     }
 }
 

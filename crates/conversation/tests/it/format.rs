@@ -217,7 +217,7 @@ fn events_of_sessions_load_and_are_still_written_so() {
         ..Profile::default()
     };
     let queue = |state: &State| {
-        decide(state, Command { at: state_time(), kind: CommandKind::Queue { input: input() } })
+        decide(state, Command { at: state_time(), kind: CommandKind::Queue { input: input(), limits: None } })
     };
     let open = Command { at: state_time(), kind: CommandKind::Open { profile: Box::new(profile) } };
     let mut events = decide(&state, open).unwrap();
@@ -236,6 +236,18 @@ fn events_of_sessions_load_and_are_still_written_so() {
     let written: String =
         events.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
     assert_eq!(written, golden);
+    let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, events);
+}
+
+/// What is queued with limits of its own. The same holds for this file.
+#[test]
+fn limits_of_what_is_queued_load_and_are_still_written_so() {
+    let limits = Limits { model_calls: 3, wall_clock: None, ..Limits::default() };
+    let queue = CommandKind::Queue { input: vec![Block::text("then this")], limits: Some(limits) };
+    let events = decide(&State::default(), Command { at: state_time(), kind: queue }).unwrap();
+    let golden = include_str!("../golden/events-v1-queued-limits.jsonl");
+    assert_eq!(format!("{}\n", serde_json::to_string(&events[0]).unwrap()), golden);
     let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read, events);
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use conjure_base::Timestamp;
 use conjure_conversation::{
-    Block, Limit, Limits, Response, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, next,
+    Block, Command, CommandKind, Decision, Limit, Limits, Response, StartedCall, State, Step, StopReason,
+    ToolOutcome, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
 };
 
-use crate::support::{FakeModel, World, answer, calls, start, start_within, text, tool_use};
+use crate::support::{FakeModel, World, answer, calls, id, start, start_within, text, tool_use};
 
 /// A model that calls another tool with another id in every answer.
 fn restless(name: &'static str) -> FakeModel {
@@ -103,6 +105,76 @@ async fn pauses_are_resumed_ten_times() {
 async fn the_wall_clock_ends_a_turn_in_the_middle_of_a_tool() {
     let limits = Limits { wall_clock: Some(Duration::from_secs(90)), ..Limits::default() };
     check(limits, restless("hang"), Limit::WallClock, 1).await;
+}
+
+/// A turn at given times, in minutes.
+#[derive(Default)]
+struct Timed(State);
+
+impl Timed {
+    fn at(&mut self, minute: u64, kind: CommandKind) {
+        let at = Timestamp::from_millis(minute * 60_000);
+        for event in decide(&self.0, Command { at, kind }).unwrap() {
+            apply(&mut self.0, &event);
+        }
+    }
+
+    fn minutes(&self, minute: u64) -> u64 {
+        self.0.turn().unwrap().elapsed(Timestamp::from_millis(minute * 60_000)).as_secs() / 60
+    }
+
+    fn answer(&mut self, minute: u64, response: Response) {
+        let (turn, call) = self.0.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+        self.at(minute, CommandKind::AcceptAnswer { turn, call, response: Box::new(response) });
+    }
+
+    fn run(&mut self, minute: u64, call: &str, minutes: u64) {
+        let calls = vec![StartedCall { call: id(call), idempotent: true }];
+        self.at(minute, CommandKind::StartTools { calls });
+        let result = ToolResult::text_result(&id(call), "out");
+        self.at(minute + minutes, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished });
+    }
+}
+
+/// What counts is what the model and the tools take, not how long a person or a dead host takes.
+#[test]
+fn the_wall_clock_stands_still_while_nothing_works() {
+    let mut turn = Timed::default();
+    turn.at(0, start("go"));
+    turn.at(0, CommandKind::StartModelCall);
+    assert_eq!(turn.minutes(10), 10);
+    turn.answer(10, calls(&[("bash", "a"), ("bash", "b")]));
+    // A person decides after a night.
+    turn.at(10, CommandKind::RequestApproval { call: id("a"), reason: "sure?".to_owned() });
+    turn.at(700, CommandKind::Decide { call: id("a"), decision: Decision::Allow });
+    assert_eq!(turn.minutes(705), 10);
+    turn.run(710, "a", 5);
+    assert_eq!(turn.minutes(720), 15);
+    // The host dies in the middle of the second call, and is there again after days.
+    turn.at(720, CommandKind::StartTools { calls: vec![StartedCall { call: id("b"), idempotent: true }] });
+    turn.at(9_000, CommandKind::Recover);
+    assert_eq!(turn.minutes(9_001), 15);
+    turn.run(9_002, "b", 20);
+    // And in a call of the model, and before one.
+    turn.at(9_100, CommandKind::StartModelCall);
+    turn.at(20_000, CommandKind::Recover);
+    turn.at(20_000, CommandKind::Recover);
+    turn.at(30_000, CommandKind::StartModelCall);
+    assert_eq!((turn.minutes(30_000), turn.minutes(30_010)), (35, 45));
+    turn.answer(30_025, calls(&[("bash", "c")]));
+    turn.run(30_025, "c", 1);
+    turn.at(30_026, CommandKind::StartModelCall);
+    let stopped = &turn.0.last_turn().unwrap().stop;
+    assert_eq!(*stopped, TurnStop::Limit(Limit::WallClock), "an hour of work is over");
+}
+
+/// Whoever decides in line may take his time, too, and the driver waits for the rest of it as long as before.
+#[tokio::test(start_paused = true)]
+async fn the_wall_clock_stands_still_while_somebody_decides_in_line() {
+    let limits = Limits { wall_clock: Some(Duration::from_secs(90)), ..Limits::default() };
+    let ponder = |id| calls(&[("ponder", id)]);
+    let model = FakeModel::in_turn(vec![ponder("a"), ponder("b"), ponder("c"), calls(&[("hang", "d")])]);
+    check(limits, model, Limit::WallClock, 4).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -324,7 +324,7 @@ fn the_validator_finds_each_kind_of_damage() {
 }
 
 fn queue(state: &mut State, words: &str) -> QueueId {
-    ok(state, CommandKind::Queue { input: vec![Block::text(words)] });
+    ok(state, CommandKind::Queue { input: vec![Block::text(words)], limits: None });
     state.queue().last().unwrap().id
 }
 
@@ -351,12 +351,26 @@ fn what_is_queued_has_its_turn_in_its_order() {
 }
 
 #[test]
+fn what_is_queued_with_limits_begins_with_them() {
+    let within = |model_calls| Limits { model_calls, ..Limits::default() };
+    let mut state = begun();
+    for limits in [Some(within(3)), None] {
+        ok(&mut state, CommandKind::Queue { input: vec![Block::text("more")], limits });
+    }
+    for expected in [3, 7] {
+        answered(&mut state, text("done"));
+        ok(&mut state, CommandKind::StartQueued { limits: within(7) });
+        assert_eq!(state.turn().unwrap().limits().model_calls, expected);
+    }
+}
+
+#[test]
 fn the_queue_is_bounded_and_takes_what_a_user_may_say() {
     let mut state = State::default();
     for _ in 0..QUEUE_LIMIT {
         queue(&mut state, "more");
     }
-    let more = |input| CommandKind::Queue { input };
+    let more = |input| CommandKind::Queue { input, limits: None };
     assert_eq!(refused(&state, more(vec![Block::text("x")])), Rejection::QueueFull { limit: QUEUE_LIMIT });
     assert_eq!(refused(&begun(), more(vec![Block::text(" ")])), Rejection::EmptyInput);
     let foreign = refused(&begun(), more(vec![tool_use("bash", "a")]));

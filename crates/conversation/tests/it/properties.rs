@@ -117,7 +117,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => cause.prop_map(|cause| Op::Plain(CommandKind::Interrupt { cause })),
         2 => Just(Op::Plain(CommandKind::Recover)),
         1 => Just(Op::Plain(CommandKind::Open { profile: Box::default() })),
-        6 => blocks().prop_map(|input| Op::Plain(CommandKind::Queue { input })),
+        6 => (blocks(), proptest::option::of(limits()))
+            .prop_map(|(input, limits)| Op::Plain(CommandKind::Queue { input, limits })),
         3 => limits().prop_map(|limits| Op::Plain(CommandKind::StartQueued { limits })),
         1 => (0..3usize).prop_map(|place| Op::Unqueue { place }),
     ]

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use conjure_base::{CallId, SystemClock};
+use conjure_base::{CallId, Clock as _, SystemClock};
 use conjure_conversation::{
     Access, Authorization, Block, CallContext, CallTraits, CommandKind, Composition, Conversation, Event,
     Ledger, LedgerError, Limits, MemoryLedger, Message, Model, ModelError, ModelEvent, ModelStream, Observer,
@@ -153,6 +154,10 @@ impl ToolRunner for FakeTools {
             match call.name.as_str() {
                 "deny" => Authorization::Deny { reason: "not here".to_owned() },
                 "ask" => Authorization::Ask { reason: "may it?".to_owned() },
+                "ponder" => {
+                    SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(60))).await;
+                    Authorization::Allow
+                }
                 _ => Authorization::Allow,
             }
         }
