@@ -192,8 +192,8 @@ impl SessionActor {
             }
             Place::Home(conversation) => {
                 let step = next(conversation.state());
-                if !matches!(step, Step::Idle | Step::AwaitApproval) {
-                    // A turn was under way when the journal failed: it goes on first.
+                if !conversation.is_current() || !matches!(step, Step::Idle | Step::AwaitApproval) {
+                    // The journal failed: what is recorded is looked at, and a turn that was under way goes on, first.
                     self.send_off(Order::Resume, context);
                     return self.take_up_for_conversation(message, back, context);
                 }
@@ -374,6 +374,7 @@ impl SessionActor {
     fn resume(&mut self, context: &Context<Mail>) {
         let Place::Home(conversation) = &self.place else { return };
         match next(conversation.state()) {
+            _ if !conversation.is_current() => self.send_off(Order::Resume, context),
             Step::AwaitApproval => {}
             Step::Idle => {
                 if conversation.state().queue().len() > 0 && !self.is_draining() {

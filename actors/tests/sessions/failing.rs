@@ -158,6 +158,43 @@ async fn a_journal_that_is_lost_under_a_turn_is_a_value_and_the_turn_goes_on() {
     host.shutdown().await;
 }
 
+/// What was recorded without an answer is found, told, and gone on with.
+#[tokio::test(start_paused = true)]
+async fn what_the_journal_recorded_without_saying_so_is_told_and_gone_on_with() {
+    let faulty = Faulty::new(MemoryJournal::new());
+    let opened = faulty.clone();
+    let open: Arc<conjure_actors::journal::OpenJournal> = Arc::new(move || {
+        opened.mend();
+        let journal: Arc<dyn Journal> = Arc::new(opened.clone());
+        Box::pin(async move { Ok(journal) })
+    });
+    let host = Host::over(open, Stage::default(), options("first")).await;
+    let session = host.open().await;
+    let mut listening = session.subscribe(0).await.unwrap();
+    for appends in 0..9 {
+        faulty.lose_the_answer_after(appends);
+        let sent = session.send(format!("number {appends}")).await;
+        if appends == 0 {
+            // It is not known; its turn is there all the same, whether or not anybody says more.
+            assert!(matches!(sent, Err(SessionError::Journal { .. })), "{sent:?}");
+        } else if let Ok(turn) = sent {
+            let ended = tokio::time::timeout(SECOND * 600, turn.end()).await;
+            assert_eq!(ended, Ok(Ok(answered())), "{appends}");
+        }
+        let mut lines = String::new();
+        while !lines.contains(&format!("heard: number {appends}")) {
+            let update = tokio::time::timeout(SECOND * 600, listening.next()).await;
+            if let conjure_actors::session::Update::Recorded(event) = update.unwrap().unwrap() {
+                lines.push_str(&event.to_line());
+            }
+        }
+    }
+    faulty.mend();
+    assert!(faulty.losses() >= 3, "the test lost its grip");
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
 /// Nobody is told that a turn was interrupted while its end is not recorded.
 #[tokio::test(start_paused = true)]
 async fn an_interruption_that_cannot_be_recorded_is_not_acknowledged() {

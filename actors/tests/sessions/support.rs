@@ -87,6 +87,8 @@ struct Fault {
     /// After so many further appends its writer is lost.
     lost_after: Option<u64>,
     losses: u64,
+    /// What is lost is recorded even so.
+    records_what_it_loses: bool,
     /// Leases are not renewed.
     renewals_fail: bool,
 }
@@ -98,6 +100,12 @@ impl Faulty {
 
     pub(crate) fn lose_after(&self, appends: u64) {
         self.fault.lock().unwrap().lost_after = Some(appends);
+    }
+
+    /// The same, but the append is recorded: only nobody is told.
+    pub(crate) fn lose_the_answer_after(&self, appends: u64) {
+        self.fault.lock().unwrap().records_what_it_loses = true;
+        self.lose_after(appends);
     }
 
     pub(crate) fn losses(&self) -> u64 {
@@ -119,8 +127,15 @@ impl Journal for Faulty {
         if let Some(left) = &mut fault.lost_after {
             if *left == 0 {
                 fault.losses += 1;
-                let reason = "the test ended it".to_owned();
-                return Box::pin(async { Err(JournalError::Lost { part: "writer", reason }) });
+                let lost = JournalError::Lost { part: "writer", reason: "the test ended it".to_owned() };
+                let recorded =
+                    fault.records_what_it_loses.then(|| self.inner.append(key, expected_seq, epoch, events));
+                return Box::pin(async move {
+                    if let Some(recorded) = recorded {
+                        recorded.await?;
+                    }
+                    Err(lost)
+                });
             }
             *left -= 1;
         }

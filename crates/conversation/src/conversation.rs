@@ -70,8 +70,15 @@ impl Conversation {
     ) -> Result<Self, LedgerError> {
         let mut conversation =
             Self { ledger, clock, observer, state: State::default(), seq: 0, freshness: Freshness::Unknown };
-        conversation.refresh().await?;
+        conversation.read().await?;
         Ok(conversation)
+    }
+
+    /// Whether the state is what is recorded. It is not known after an append of which nobody knows whether it was recorded;
+    /// the next command reads the state anew.
+    #[must_use]
+    pub const fn is_current(&self) -> bool {
+        matches!(self.freshness, Freshness::Current)
     }
 
     /// The state as of the last event that is known here to be recorded.
@@ -118,18 +125,28 @@ impl Conversation {
         Ok(())
     }
 
-    /// Reads the state from the ledger where it is not known to be current.
+    /// Reads the state from the ledger where it is not known to be current. The observer is told what was recorded without
+    /// being acknowledged.
     async fn refresh(&mut self) -> Result<(), LedgerError> {
-        if self.freshness == Freshness::Unknown {
-            let events = self.ledger.load().await?;
-            let mut state = State::default();
-            for event in &events {
-                apply(&mut state, event);
+        if !self.is_current() {
+            let known = self.seq;
+            let events = self.read().await?;
+            for (seq, event) in (0..).zip(&events).skip_while(|(seq, _)| *seq < known) {
+                self.observer.recorded(seq, event);
             }
-            (self.state, self.seq) = (state, events.len() as u64);
-            self.freshness = Freshness::Current;
         }
         Ok(())
+    }
+
+    async fn read(&mut self) -> Result<Vec<Event>, LedgerError> {
+        let events = self.ledger.load().await?;
+        let mut state = State::default();
+        for event in &events {
+            apply(&mut state, event);
+        }
+        (self.state, self.seq) = (state, events.len() as u64);
+        self.freshness = Freshness::Current;
+        Ok(events)
     }
 }
 
