@@ -1,6 +1,6 @@
 //! The right to write a session, and to work in its workspace: for as long as its actor lives, and its sandbox.
 //!
-//! The lease is taken when the actor starts, under an epoch of its own, renewed at a third of its time, and given back when
+//! The lease is taken when the actor starts, under an epoch of its own, renewed at a third of its time (and sooner where that failed), and given back when
 //! nothing of the session's sandbox is left, whatever ended the actor: both belong to lasting work of it. Where renewals
 //! fail, the owner stops before the lease ends, so that it never writes at the same time as its successor; a lease that somebody
 //! else took ends it at once. After a crash of the process it ends by its time.
@@ -95,9 +95,10 @@ impl HeldLease {
     /// Renews it for ever; returns when that is over, in time for the owner to stop before the lease ends.
     async fn keep(mut self) -> LeaseEnd {
         let mut last = String::new();
+        let mut pause = self.time / 3;
         loop {
             let stop_by = before(self.until, self.time / 6);
-            let next = SystemClock.deadline(self.time / 3).earlier(stop_by);
+            let next = SystemClock.deadline(pause).earlier(stop_by);
             SystemClock.sleep_until(next).await;
             if SystemClock.remaining(stop_by).is_zero() {
                 return LeaseEnd::NotRenewed { last, until: self.until };
@@ -114,11 +115,15 @@ impl HeldLease {
                 }
             };
             match renewed {
-                Ok(_) => self.until = until,
+                Ok(_) => {
+                    self.until = until;
+                    pause = self.time / 3;
+                }
                 Err(LedgerError::TakenOver { reason }) => return LeaseEnd::Taken(reason),
                 Err(error) => {
                     tracing::warn!(session = %self.key, %error, "a lease was not renewed, and is tried again");
                     last = error.to_string();
+                    pause = self.time / 30;
                 }
             }
         }

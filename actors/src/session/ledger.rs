@@ -4,7 +4,9 @@
 //! over, which is final; a journal that fails is a value, after which the conversation is loaded anew.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{EVENT_FORMAT, Event, Ledger, LedgerError};
 use conjure_journal::{Epoch, JournalError, NewEvent, PageLimit, Recorded, SessionKey};
 use futures_util::FutureExt;
@@ -14,6 +16,13 @@ use crate::journal::{CallFailure, JournalAccess};
 
 /// What the events of conversations are called in the journal.
 pub const EVENT_KIND: &str = "conversation";
+
+/// For how long an append is tried again that a busy journal has refused: a result that is not recorded is lost.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// When for the first time; twice as long after each refusal, up to the other.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The ledger of one session under one lease.
 #[derive(Debug, Clone)]
@@ -62,6 +71,11 @@ fn read(key: &SessionKey, recorded: &Recorded) -> Result<Event, LedgerError> {
     serde_json::from_slice(&recorded.body).map_err(|error| failed(error.to_string()))
 }
 
+/// Whether the journal surely did nothing, and may do the same in a moment.
+const fn is_busy(error: &JournalError) -> bool {
+    matches!(error, JournalError::Overloaded { .. } | JournalError::Locked { .. })
+}
+
 /// What a conversation is told of the journal's failures.
 pub(crate) fn failure(failure: CallFailure) -> LedgerError {
     match failure {
@@ -84,11 +98,23 @@ impl Ledger for JournalLedger {
         events: &'a [Event],
     ) -> BoxFuture<'a, Result<u64, LedgerError>> {
         async move {
-            let events = encoded(events)?;
-            let append = |journal: &dyn conjure_journal::Journal| {
-                journal.append(&self.key, expected_seq, self.epoch, events)
-            };
-            self.journal.call(append).await.map_err(failure)
+            let give_up = SystemClock.deadline(BUSY);
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let events = encoded(events)?;
+                let append = |journal: &dyn conjure_journal::Journal| {
+                    journal.append(&self.key, expected_seq, self.epoch, events)
+                };
+                match self.journal.call(append).await {
+                    Err(CallFailure::Journal(error))
+                        if is_busy(&error) && SystemClock.remaining(give_up) > pause =>
+                    {
+                        SystemClock.sleep_until(SystemClock.deadline(pause)).await;
+                        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+                    }
+                    answer => return answer.map_err(failure),
+                }
+            }
         }
         .boxed()
     }

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{Clock, Deadline, Redactor, SystemClock};
@@ -34,8 +35,10 @@ pub(crate) struct Shared {
     /// Held by every handle: whether anybody is attached.
     pub(crate) attached: Arc<()>,
     address: Mutex<Option<Address<Mail>>>,
-    /// One caller at a time has it started.
-    revival: tokio::sync::Mutex<()>,
+    /// One caller at a time has it started. What the last one was told who failed.
+    revival: tokio::sync::Mutex<Option<SessionError>>,
+    /// How many have tried.
+    revivals: AtomicU64,
     /// Changed when an incarnation comes and when the last is gone.
     up: watch::Sender<u64>,
     health: Mutex<Health>,
@@ -77,7 +80,8 @@ impl Shared {
             parent,
             attached: Arc::new(()),
             address: Mutex::new(None),
-            revival: tokio::sync::Mutex::new(()),
+            revival: tokio::sync::Mutex::default(),
+            revivals: AtomicU64::new(0),
             up: watch::Sender::new(0),
             health: Mutex::default(),
             redactor: Mutex::default(),
@@ -202,7 +206,21 @@ impl Shared {
     }
 
     async fn start(self: &Arc<Self>, deadline: Deadline) -> Result<Address<Mail>, SessionError> {
-        let _one = self.revival.lock().await;
+        let seen = self.revivals.load(Ordering::Acquire);
+        let mut last = self.revival.lock().await;
+        // Those who wait for a start share what becomes of it: many at once are one attempt.
+        if self.revivals.load(Ordering::Acquire) != seen
+            && let Some(error) = &*last
+        {
+            return Err(error.clone());
+        }
+        let started = self.try_start(deadline).await;
+        *last = started.as_ref().err().cloned();
+        self.revivals.fetch_add(1, Ordering::AcqRel);
+        started
+    }
+
+    async fn try_start(self: &Arc<Self>, deadline: Deadline) -> Result<Address<Mail>, SessionError> {
         loop {
             let mut up = self.up.subscribe();
             if let Some(address) = self.running() {

@@ -6,6 +6,7 @@ use conjure_actors::session::{SessionError, SessionStatus};
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{EventKind, ToolOutcome};
 use conjure_journal::{Journal, MemoryJournal};
+use futures_util::future::join_all;
 
 use crate::support::{Disk, Faulty, SECOND, memory, of};
 use crate::world::{Host, Stage, answered, follow, key, options};
@@ -191,6 +192,47 @@ async fn what_the_journal_recorded_without_saying_so_is_told_and_gone_on_with() 
     }
     faulty.mend();
     assert!(faulty.losses() >= 3, "the test lost its grip");
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+/// A journal that is busy for a moment costs nothing but the moment; one that stays busy is told.
+#[tokio::test(start_paused = true)]
+async fn a_busy_journal_is_asked_again() {
+    let faulty = Faulty::new(MemoryJournal::new());
+    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+    let session = host.open().await;
+    let turn = session.send("call door").await.unwrap();
+    host.stage.reached(1).await;
+    // The tool's result is at hand.
+    faulty.refuse(12);
+    host.stage.open();
+    assert_eq!(turn.end().await, Ok(answered()));
+    assert_eq!(outcomes(&host, &session).await, [("door".to_owned(), ToolOutcome::Finished)]);
+
+    faulty.refuse(u64::MAX);
+    let refused = session.send("hello").await.unwrap_err();
+    assert!(matches!(&refused, SessionError::Journal { reason } if reason.contains("wait")), "{refused}");
+    faulty.refuse(0);
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+/// Many who speak at once to a session that cannot start are one attempt, and each is told.
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_one_attempt_to_start() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    host.stage.broken.lock().unwrap().0 = 1;
+    *host.stage.slow.lock().unwrap() = SECOND;
+    let all = join_all((0..20).map(|number| session.send(format!("{number}")))).await;
+    for refused in all {
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(&refused, SessionError::NotStarted { reason } if reason.contains("no model")),
+            "{refused}"
+        );
+    }
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
 }

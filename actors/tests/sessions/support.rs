@@ -89,6 +89,8 @@ struct Fault {
     losses: u64,
     /// What is lost is recorded even so.
     records_what_it_loses: bool,
+    /// So many appends are refused as too many at once.
+    busy: u64,
     /// Leases are not renewed.
     renewals_fail: bool,
 }
@@ -108,6 +110,10 @@ impl Faulty {
         self.lose_after(appends);
     }
 
+    pub(crate) fn refuse(&self, appends: u64) {
+        self.fault.lock().unwrap().busy = appends;
+    }
+
     pub(crate) fn losses(&self) -> u64 {
         self.fault.lock().unwrap().losses
     }
@@ -124,6 +130,10 @@ impl Faulty {
 impl Journal for Faulty {
     fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
         let mut fault = self.fault.lock().unwrap();
+        if fault.busy > 0 {
+            fault.busy -= 1;
+            return Box::pin(async { Err(JournalError::Overloaded { tenant: None, waiting: 9, bytes: 9 }) });
+        }
         if let Some(left) = &mut fault.lost_after {
             if *left == 0 {
                 fault.losses += 1;
