@@ -62,26 +62,48 @@ fn result(message: &Message) -> Option<String> {
     (!results.is_empty()).then(|| results.join("\n"))
 }
 
+/// For containers of this image, on this machine's engine.
+#[cfg(feature = "docker")]
+pub(crate) fn of_containers(image: &crate::image::TestImage) -> Settings {
+    Settings {
+        image: Some(image.name().to_owned()),
+        engine: Some(crate::engine::docker().to_string()),
+        ..Settings::default()
+    }
+}
+
 /// A host: its data folder and its skills. What it made goes with it.
 pub(crate) struct Host {
     folder: PathBuf,
     pub(crate) kind: ExecutorKind,
     /// What goes with it.
     _made: Option<tempfile::TempDir>,
+    /// What else it is configured with.
+    settings: Settings,
 }
 
 impl Host {
     pub(crate) fn new(kind: ExecutorKind) -> Self {
+        Self::with(kind, Settings::default())
+    }
+
+    /// Whose sandboxes are containers of this image.
+    #[cfg(feature = "docker")]
+    pub(crate) fn in_containers(image: &crate::image::TestImage) -> Self {
+        Self::with(ExecutorKind::Docker, of_containers(image))
+    }
+
+    pub(crate) fn with(kind: ExecutorKind, settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("skills")).unwrap();
-        let host = Self { kind, folder: folder.path().to_owned(), _made: Some(folder) };
+        let host = Self { kind, folder: folder.path().to_owned(), _made: Some(folder), settings };
         host.write_skill("greeting", "Greets people.", "echo hello");
         host
     }
 
     /// A host whose folder is there already, and stays.
     pub(crate) fn of(folder: &Path, kind: ExecutorKind) -> Self {
-        Self { folder: folder.to_owned(), kind, _made: None }
+        Self { folder: folder.to_owned(), kind, _made: None, settings: Settings::default() }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -110,7 +132,7 @@ impl Host {
             executor: Some(self.kind),
             data: Some(self.data()),
             skill_paths: Some(vec![self.folder.join("skills")]),
-            ..Settings::default()
+            ..self.settings.clone()
         };
         Config::layered(settings, &Environment::of_process(), None).unwrap()
     }

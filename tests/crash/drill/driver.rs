@@ -202,7 +202,11 @@ impl Drill {
     fn look(&mut self, living: &[Identity], quiet: Quiet) -> Result<()> {
         let (folder, findings) = (self.folder.path(), &mut self.findings);
         leftovers::check(folder, &self.plan.sandboxes, &self.dead, living, findings)?;
-        folders::check(folder, living, quiet, findings)
+        folders::check(folder, living, quiet, findings)?;
+        if quiet != Quiet::NotAll {
+            self.record.check_folders(findings)?;
+        }
+        Ok(())
     }
 
     /// Takes in what a host said before it ended.

@@ -38,6 +38,8 @@ pub(crate) fn check(folder: &Path, living: &[Identity], quiet: Quiet, findings: 
                 .into_iter()
                 .filter(|path| name_of(path).starts_with("draft-"));
             findings.leftover.extend(drafts.map(|path| format!("half a skill in `{}`", path.display())));
+            let marks = entries(&tenant.join("under-way")).into_iter();
+            findings.leftover.extend(marks.map(|path| format!("`{}`, of what broke off", path.display())));
         }
     }
     for path in entries(&data_folder(folder).join("hosts")) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use conjure::{Block, Event, EventKind, SessionKey, Timestamp, session_events};
+use conjure::{Block, Digest, Event, EventKind, SessionKey, Timestamp, session_events};
 use conjure_conversation::{Command, CommandKind, State, Step, ToolOutcome, apply, decide, next, pairing};
 use conjure_journal::Recorded;
 
@@ -48,6 +48,14 @@ impl Record {
 
     pub(crate) const fn key(&self) -> &SessionKey {
         &self.key
+    }
+
+    /// Which contents of skills it was opened with.
+    pub(crate) fn skills(&self) -> BTreeSet<Digest> {
+        match self.kind(0) {
+            Some(EventKind::Opened { profile }) => profile.skills.iter().map(|skill| skill.digest).collect(),
+            _ => BTreeSet::new(),
+        }
     }
 
     pub(crate) fn known(&self) -> u64 {

@@ -1,16 +1,16 @@
-//! What is recorded of all sessions, and whether it is what hosts said.
+//! What is recorded of all sessions, and whether it is what hosts said; and what the data folder has of sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use conjure::{JournalErrorKind, SessionKey, SqliteOptions};
+use conjure::{Digest, JournalErrorKind, SessionKey, SqliteOptions, TenantId};
 use conjure_journal::{Journal as _, SqliteJournal, load_all};
 use tokio::runtime::Runtime;
 
 use super::Result;
-use super::bed::{SECRET, data_folder, journal_folder, place};
+use super::bed::{SECRET, TENANTS, data_folder, journal_folder, place, tenant_folder};
 use super::findings::Findings;
-use super::folders::holding;
+use super::folders::{entries, holding, name_of};
 use super::record::Record;
 use super::words::{Word, write_key};
 
@@ -97,6 +97,44 @@ impl WholeRecord {
         })
     }
 
+    /// What the data folder has of sessions is of sessions that are recorded: workspaces, kept skills.
+    pub(crate) fn check_folders(&self, findings: &mut Findings) -> Result<()> {
+        if !journal_folder(&self.folder).exists() {
+            return Ok(());
+        }
+        let Self { folder, runtime, records } = self;
+        runtime.block_on(async {
+            let journal = open(folder)?;
+            for tenant in TENANTS {
+                let tenant = TenantId::new(tenant)?;
+                let (mut sessions, mut digests) = (BTreeSet::new(), BTreeSet::<String>::new());
+                for info in recorded(&journal, &tenant).await? {
+                    let key = SessionKey::new(tenant.clone(), info.session);
+                    let skills = match records.get(&write_key(&key)) {
+                        Some(record) => record.skills(),
+                        // Its host was killed before it told of it.
+                        None => {
+                            let mut record = Record::new(key.clone());
+                            record.read(&load_all(&journal, &key, 0).await?, &mut Findings::default())?;
+                            record.skills()
+                        }
+                    };
+                    digests.extend(skills.iter().map(Digest::to_hex));
+                    sessions.insert(info.session.to_string());
+                }
+                let of_tenant = tenant_folder(folder, tenant.as_str());
+                let workspaces = entries(&of_tenant.join("workspaces")).into_iter();
+                let lost = workspaces.filter(|path| !sessions.contains(&name_of(path)));
+                findings.leftover.extend(lost.map(|path| format!("`{}`, of no session", path.display())));
+                let skills = entries(&of_tenant.join("skills")).into_iter();
+                let unused = skills.filter(|path| path.is_dir() && !digests.contains(&name_of(path)));
+                findings.leftover.extend(unused.map(|path| format!("`{}`, of no session", path.display())));
+            }
+            journal.close().await;
+            Ok(())
+        })
+    }
+
     /// Reads everything once more.
     pub(crate) fn check_everything(&self, findings: &mut Findings) -> Result<()> {
         let Self { folder, runtime, records } = self;
@@ -127,4 +165,17 @@ impl WholeRecord {
 
 fn open(folder: &Path) -> Result<SqliteJournal> {
     Ok(SqliteJournal::open(&journal_folder(folder), SqliteOptions::default())?)
+}
+
+/// All sessions of a tenant.
+async fn recorded(journal: &SqliteJournal, tenant: &TenantId) -> Result<Vec<conjure_journal::SessionInfo>> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = journal.sessions(tenant, after, 100).await?;
+        found.extend(page.sessions);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(found),
+        }
+    }
 }

@@ -1,0 +1,154 @@
+//! What stops a turn that would not end, and storms in its sandbox, through the runtime, in real jails and containers: each is
+//! told as what it is, and the session goes on (A3, S5).
+
+use std::time::Duration;
+
+use conjure::{
+    ExecutorKind, Limit, Limits, Model, ModelEvent, ModelStream, Request, Runtime, RuntimeOptions, Session,
+    Settings, ToolCall, TurnStop, approver_fn,
+};
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+
+use crate::runtime_bed::{Host, follow, soon, spec};
+use crate::runtime_programs::{Sent, bash, forbidden, review};
+
+/// A model whose answers cost money.
+struct Dear<M>(M);
+
+impl<M: Model> Model for Dear<M> {
+    fn stream(&self, request: Request) -> ModelStream {
+        let priced = |event| match event {
+            Ok(ModelEvent::Finished(mut answer)) => {
+                answer.usage.cost_micros = 1_000;
+                Ok(ModelEvent::Finished(answer))
+            }
+            other => other,
+        };
+        self.0.stream(request).map(priced).boxed()
+    }
+}
+
+async fn start(host: &Host, sent: &Sent) -> Runtime {
+    let approver = approver_fn(|call: ToolCall| async move { review(&call) });
+    let options = RuntimeOptions::from(host.config()).model("dear", Dear(sent.model())).approver(approver);
+    Runtime::spawn(options).await.unwrap()
+}
+
+/// So many answers, each with these calls.
+async fn stopped_by(
+    session: &Session,
+    limits: Limits,
+    answers: impl Iterator<Item = Vec<Value>>,
+) -> TurnStop {
+    let program = Value::from(answers.map(Value::from).collect::<Vec<_>>());
+    follow(&mut session.send_within(program.to_string(), Some(limits)).await.unwrap()).await.0
+}
+
+async fn every_breaker_stops_its_turn(host: Host) {
+    let sent = Sent::default();
+    let runtime = start(&host, &sent).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let none = Limits::default;
+    let line = |number: usize| bash(&format!("echo {number} >> effects"));
+    let cases = [
+        (Limit::ModelCalls, Limits { model_calls: 3, ..none() }, false, 3),
+        (Limit::ToolCalls, Limits { tool_calls: 4, ..none() }, false, 4),
+        // Of 110 tokens each.
+        (Limit::Tokens, Limits { tokens: Some(300), ..none() }, false, 3),
+        (Limit::Cost, Limits { cost_micros: Some(2_500), ..none() }, false, 3),
+        (Limit::DeniedCalls, Limits { denied_calls: 2, ..none() }, true, 0),
+    ];
+    let mut done = 0;
+    for (limit, limits, is_denied, most) in cases {
+        let answers = (0..20).map(|number| vec![if is_denied { forbidden() } else { line(number) }]);
+        assert_eq!(stopped_by(&session, limits, answers).await, TurnStop::Limit(limit));
+        let (_, said) = follow(&mut session.send("hello").await.unwrap()).await;
+        assert_eq!(said, "heard: hello", "after {limit}");
+        let count = effects(&host, &session);
+        assert!(count <= done + most && (most == 0 || count > done), "{limit}: {count} after {done}");
+        done = count;
+    }
+    let circle = (0..20).map(|_| vec![bash("echo circle >> effects")]);
+    let limits = Limits { identical_calls: 3, ..none() };
+    assert_eq!(stopped_by(&session, limits, circle).await, TurnStop::Limit(Limit::IdenticalCalls));
+    sent.check();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+fn effects(host: &Host, session: &Session) -> usize {
+    let workspace = host.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id()));
+    std::fs::read_to_string(workspace.join("effects")).unwrap_or_default().lines().count()
+}
+
+/// A call may not take long: a shell that cannot fork tries for long.
+fn impatient(kind: ExecutorKind, settings: Settings) -> Host {
+    Host::with(kind, Settings { tool_timeout: Some(Duration::from_secs(3)), ..settings })
+}
+
+async fn a_storm_of_forks_is_told_and_the_next_call_works(host: Host) {
+    let sent = Sent::default();
+    let runtime = start(&host, &sent).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let calm = runtime.open(spec()).await.unwrap();
+    for _ in 0..2 {
+        // It ends with the call: who cannot fork has lost.
+        let storm =
+            bash("storm() { storm | storm & }; for i in $(seq 2000); do sleep 1000 & done; echo over");
+        let next = bash("echo still here");
+        let (stop, _) = follow(&mut session.send(json!([[storm], [next]]).to_string()).await.unwrap()).await;
+        assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+        let last = sent.last();
+        let said: Vec<String> = last.messages.iter().map(|message| results(message)).collect();
+        let storm = &said[said.len() - 3];
+        assert!(storm.contains("process") || storm.contains("fork"), "{storm}");
+        assert!(said.last().unwrap().contains("still here"), "{said:?}");
+        let (_, heard) = follow(&mut calm.send("hello").await.unwrap()).await;
+        assert_eq!(heard, "heard: hello");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// The text of the results in a message.
+fn results(message: &conjure::Message) -> String {
+    let texts = message.content.iter().filter_map(|block| match block.kind() {
+        conjure::BlockKind::ToolResult { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn every_breaker_stops_its_turn_in_a_jail() {
+    every_breaker_stops_its_turn(Host::new(ExecutorKind::Jail)).await;
+}
+
+#[tokio::test]
+async fn a_storm_of_forks_in_a_jail_is_told() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can have control groups for a jail on every machine");
+        return;
+    }
+    let host = impatient(ExecutorKind::Jail, Settings::default());
+    a_storm_of_forks_is_told_and_the_next_call_works(host).await;
+}
+
+#[cfg(feature = "docker")]
+mod containers {
+    use super::*;
+    use crate::image::test_image;
+    use crate::runtime_bed::of_containers;
+
+    #[tokio::test]
+    async fn every_breaker_stops_its_turn() {
+        let Some(image) = test_image() else { return };
+        super::every_breaker_stops_its_turn(Host::in_containers(&image)).await;
+    }
+
+    #[tokio::test]
+    async fn a_storm_of_forks_is_told() {
+        let Some(image) = test_image() else { return };
+        let host = impatient(ExecutorKind::Docker, of_containers(&image));
+        a_storm_of_forks_is_told_and_the_next_call_works(host).await;
+    }
+}
