@@ -293,6 +293,7 @@ impl SessionActor {
         };
         let span = tracing::info_span!(
             "session",
+            gen_ai.conversation.id = %self.shared.key.session,
             conjure.tenant = %self.shared.key.tenant,
             conjure.session = %self.shared.key.session,
             conjure.incarnation = context.incarnation(),

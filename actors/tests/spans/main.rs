@@ -87,6 +87,8 @@ async fn the_spans_of_a_turn_say_whose_it_is() {
         ("chat", agent),
     ];
     assert_eq!(seen.spans, expected);
-    let fields = format!("conjure.tenant=acme\nconjure.session={id}\nconjure.incarnation=1\n");
+    let fields = format!(
+        "gen_ai.conversation.id={id}\nconjure.tenant=acme\nconjure.session={id}\nconjure.incarnation=1\n"
+    );
     assert_eq!(seen.fields, fields);
 }

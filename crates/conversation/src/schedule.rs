@@ -180,6 +180,19 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// What went wrong with a call, for its span.
+const fn error_type(result: &ToolResult) -> Option<&'static str> {
+    match result.ending {
+        ToolEnding::Returned if result.is_error => Some("tool_error"),
+        ToolEnding::Returned => None,
+        ToolEnding::Rejected => Some("rejected"),
+        ToolEnding::TimedOut => Some("timed_out"),
+        ToolEnding::Cancelled => Some("cancelled"),
+        ToolEnding::Lost => Some("lost"),
+        ToolEnding::Crashed => Some("panic"),
+    }
+}
+
 /// Runs one call; a panic is its result.
 async fn run_one(
     runner: &dyn ToolRunner,
@@ -192,14 +205,18 @@ async fn run_one(
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = call.name,
         gen_ai.tool.call.id = call.id.as_str(),
+        // For a tool that runs a program to record.
+        process.exit.code = tracing::field::Empty,
         error.type = tracing::field::Empty,
     );
     let run = AssertUnwindSafe(async { runner.run(call, context).await }).catch_unwind();
     let mut result = run.instrument(span.clone()).await.unwrap_or_else(|_| {
-        span.record("error.type", "panic");
         let text = "the tool crashed; what it did until then is not known";
         ToolResult::error(&call.id, text).ended(ToolEnding::Crashed)
     });
+    if let Some(error) = error_type(&result) {
+        span.record("error.type", error);
+    }
     // Whatever the tool says, its result answers its own call.
     result.tool_use_id = call.id.clone();
     (place, result)

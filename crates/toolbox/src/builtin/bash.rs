@@ -29,7 +29,13 @@ pub(super) async fn run(
     let kept = u32::try_from((budget / 2).min(MOST_KEPT)).unwrap_or(u32::MAX);
     let command = Command { keep_head: kept, keep_tail: kept, spill: limits.spill, ..Command::bash(command) };
     match executor.run(command, options).await {
-        Ok(outcome) => render(&outcome, budget, redactor),
+        Ok(outcome) => {
+            if let CommandEnd::Exited(code) = outcome.end {
+                // The span of the call, where it has one.
+                tracing::Span::current().record("process.exit.code", code);
+            }
+            render(&outcome, budget, redactor)
+        }
         // The program itself, and not the folder to run it in.
         Err(error) if error.kind() == SandboxErrorKind::NotFound && error.to_string().contains("`bash`") => {
             ToolOutcome::error(format!(
