@@ -1,7 +1,8 @@
 //! Why the command could not do what was asked, in words for the user.
 
 use conjure::{
-    ApiErrorKind, ConfigError, Error, ErrorKind, ModelError, ModelErrorKind, RuntimeError, SessionError,
+    ApiErrorKind, ConfigError, Error, ErrorKind, JournalErrorKind, ModelError, ModelErrorKind, RuntimeError,
+    SessionError,
 };
 
 use crate::cli::exit::Exit;
@@ -77,9 +78,14 @@ impl From<RuntimeError> for Failure {
                     "`--env NAME` passes on the variable of this process, `--env NAME=VALUE` gives another";
                 (error.to_string(), Exit::Usage, Some(hint.to_owned()))
             }
-            RuntimeError::Data { .. }
-            | RuntimeError::Journal(_)
-            | RuntimeError::NoJournal { .. }
+            RuntimeError::Journal(ref journal) => {
+                let hint = hint.or_else(|| journal_hint(journal.kind()).map(str::to_owned));
+                (error.to_string(), Exit::Usage, hint)
+            }
+            RuntimeError::Data { .. } => {
+                (error.to_string(), Exit::Usage, hint.or_else(|| Some(ANOTHER_FOLDER.to_owned())))
+            }
+            RuntimeError::NoJournal { .. }
             | RuntimeError::UnknownSkills { .. }
             | RuntimeError::UnknownExecutor { .. }
             | RuntimeError::Workspace { .. }
@@ -87,6 +93,22 @@ impl From<RuntimeError> for Failure {
             _ => (error.to_string(), Exit::Failed, hint),
         };
         Self { exit, message, hint }
+    }
+}
+
+const ANOTHER_FOLDER: &str = "`--data DIR` names another data folder, as does `CONJURE_DATA`";
+
+/// What helps, where the error itself does not say it.
+const fn journal_hint(kind: JournalErrorKind) -> Option<&'static str> {
+    match kind {
+        JournalErrorKind::Corrupt => Some(
+            "put the file back from a backup, or move its folder away: sessions begin anew then, and `sqlite3 FILE \
+             .recover` may save what was in it",
+        ),
+        JournalErrorKind::ReadOnly | JournalErrorKind::DiskFull | JournalErrorKind::Io => {
+            Some(ANOTHER_FOLDER)
+        }
+        _ => None,
     }
 }
 

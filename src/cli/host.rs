@@ -86,6 +86,12 @@ impl Host {
             return Err(Failure::usage("no data folder is known: neither `XDG_DATA_HOME` nor `HOME` is set")
                 .hint("`--data DIR` names one, as does `CONJURE_DATA`"));
         };
+        // Nothing is made where nothing is: the folder is misspelt, or there never was a session.
+        if config.data().is_some() && !folder.exists() {
+            let told = format!("the data folder `{}` is not there", printable(&folder.to_string_lossy()));
+            return Err(Failure::usage(told)
+                .hint("`--data DIR` names the one that the sessions are in, as does `CONJURE_DATA`"));
+        }
         // Their skills are with them.
         let config = config.with(Settings { skill_paths: Some(Vec::new()), ..Settings::default() })?;
         let runtime = Runtime::spawn(options(config).data(folder)).await?;

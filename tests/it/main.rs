@@ -18,6 +18,7 @@ mod processes;
 mod support;
 
 mod approvals_command;
+mod bad_data_command;
 mod bad_input;
 mod conformance;
 #[cfg(feature = "docker")]

@@ -109,7 +109,10 @@ async fn prepare(
     let folder = host.runtime.workspace(&host.tenant, id).await?;
     let folder: PathBuf = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
     let whose = if profile.workspace.is_some() { Whose::User } else { Whose::Session };
-    let workspace = Workspace::existing(&folder)?;
+    let workspace = Workspace::existing(&folder).map_err(|error| {
+        Failure::usage(format!("the folder that the session works in cannot be used: {error}"))
+            .hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
+    })?;
     let (files, text) = match &wanted.what {
         What::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
         What::GoOn | What::Decide(..) => (Vec::new(), None),
