@@ -100,7 +100,7 @@ pub use conjure_journal::{JournalError, JournalErrorKind, ListCursor, Owner, Ses
 
 // Tools of the host, and who allows calls.
 pub use conjure_toolbox::{
-    AllowAll, Approver, DenyAll, OutputLimits, Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox,
+    AllowAll, Approver, Caller, DenyAll, OutputLimits, Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox,
     ToolboxBuilder, approver_fn, tool_fn,
 };
 

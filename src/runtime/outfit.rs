@@ -16,7 +16,7 @@ use conjure_journal::SessionKey;
 use conjure_prompt::{SkillComposer, ToolOptions, tool_definitions};
 use conjure_sandbox::{Executor, PrivateWorkspace};
 use conjure_skill::Skill;
-use conjure_toolbox::{Approver, Tool, Toolbox, ToolboxBuilder, ToolboxError};
+use conjure_toolbox::{Approver, Caller, Tool, Toolbox, ToolboxBuilder, ToolboxError};
 use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
@@ -209,10 +209,16 @@ impl Outfitter {
         blocking("the preparation of a session", move || inner.make(&key, &profile)).await
     }
 
-    fn toolbox(&self, executor: Arc<dyn Executor>, redactor: Redactor) -> Result<Toolbox, ToolboxError> {
+    fn toolbox(
+        &self,
+        key: &SessionKey,
+        executor: Arc<dyn Executor>,
+        redactor: Redactor,
+    ) -> Result<Toolbox, ToolboxError> {
         let inner = &self.inner;
         let builder = Toolbox::builder()
             .executor(executor)
+            .caller(Caller { tenant: key.tenant.clone(), session: key.session })
             .timeout(inner.config.tool_timeout())
             .redactor(redactor)
             .approver(Arc::clone(&inner.approver));
@@ -300,7 +306,7 @@ impl Outfit for Outfitter {
             };
             let layout = source.layout().clone();
             let executor: Arc<dyn Executor> = Arc::new(fitting.executors.supervise(source)?);
-            let toolbox = self.toolbox(Arc::clone(&executor), redactor.clone())?;
+            let toolbox = self.toolbox(fitting.key, Arc::clone(&executor), redactor.clone())?;
             let composer = SkillComposer::new(
                 &fitting.profile.base_prompt,
                 skills.iter().map(|skill| &**skill),

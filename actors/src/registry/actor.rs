@@ -135,6 +135,7 @@ impl RegistryActor {
     ) {
         {
             let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+            let spec = if key.tenant().is_some() { spec.confined() } else { spec };
             let entry = Arc::new(Entry::new(spec, entries.get(&key).map(|before| &**before)));
             entries.insert(key.clone(), entry);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use conjure_skill::{Bounds, Catalog, Mode, Reload, Reloader, Scope, Skill};
+use conjure_skill::{Bounds, Catalog, Links, Mode, Reload, Reloader, Scope, Skill};
 use tokio::sync::watch;
 
 use super::key::CatalogKey;
@@ -36,6 +36,13 @@ impl CatalogSpec {
     #[must_use]
     pub fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
         Self { scopes: scopes.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same, but no link leads out of its scopes: whoever writes there may not be trusted with all that this process may
+    /// read.
+    pub(crate) const fn confined(mut self) -> Self {
+        self.bounds.links = Links::WithinScope;
+        self
     }
 }
 

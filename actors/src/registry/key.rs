@@ -52,7 +52,9 @@ impl CatalogKey {
         Self { tenant: None, name }
     }
 
-    /// One of this tenant.
+    /// One of this tenant. Links in its folders are followed only to what lies in them ([`Links::WithinScope`]).
+    ///
+    /// [`Links::WithinScope`]: conjure_skill::Links::WithinScope
     #[must_use]
     pub const fn of_tenant(tenant: TenantId, name: CatalogName) -> Self {
         Self { tenant: Some(tenant), name }

@@ -51,6 +51,12 @@ async fn catalogs_of_tenants_are_found_by_themselves_alone() {
     assert_eq!(bed.registry.get(&of("two"), "pdf").unwrap().description(), "of two");
     assert!(bed.registry.catalog(&CatalogKey::of_host(name())).is_none());
     assert!(bed.registry.catalog(&of("three")).is_none());
+    // Nor by a link, which whoever writes in the folder may have made.
+    write(&two, "crm", "of two");
+    std::os::unix::fs::symlink(two.join("crm"), one.join("crm")).unwrap();
+    let reload = bed.registry.reload(of("one"), soon()).await.unwrap();
+    assert!(bed.registry.get(&of("one"), "crm").is_none());
+    assert!(reload.diagnostics.iter().any(|told| told.rule() == conjure_skill::RuleId::ScopeLink));
     let shown: Vec<String> = bed.registry.keys().iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["one/main", "two/main"]);
     bed.end().await;

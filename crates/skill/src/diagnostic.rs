@@ -122,6 +122,8 @@ rules! {
     ScopeUntrusted = "scope-untrusted",
     /// A scope holds more folders, or deeper ones, than discovery looks at.
     ScopeBounds = "scope-bounds",
+    /// A link leads out of its scope, where it may not.
+    ScopeLink = "scope-link",
 }
 
 impl fmt::Display for RuleId {

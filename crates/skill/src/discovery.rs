@@ -69,12 +69,25 @@ pub struct Bounds {
     /// How many bytes all packages together may take on disk when they are unpacked, in blocks of 4 KiB, with a block
     /// for each folder. In a reload, those that stay loaded count first.
     pub package_bytes: u64,
+    /// Where links may lead.
+    pub links: Links,
 }
 
 impl Default for Bounds {
+    /// 6 levels, 2000 folders, 500 MB of packages, links to anywhere.
     fn default() -> Self {
-        Self { depth: 6, directories: 2000, package_bytes: 500_000_000 }
+        Self { depth: 6, directories: 2000, package_bytes: 500_000_000, links: Links::Anywhere }
     }
+}
+
+/// Where links of a scope may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Links {
+    /// Anywhere: for folders that nobody writes whom one does not trust with all that this process may read.
+    #[default]
+    Anywhere,
+    /// To what lies in the scope. A link that leads out of it is not followed, and is told.
+    WithinScope,
 }
 
 /// What was found.

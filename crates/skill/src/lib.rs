@@ -24,7 +24,7 @@ mod yaml;
 
 pub use catalog::{Catalog, find, index};
 pub use diagnostic::{Diagnostic, Position, RuleId, Severity};
-pub use discovery::{Bounds, Discovery, Scope, ScopeKind, Trust, discover, load_all, scan_directory};
+pub use discovery::{Bounds, Discovery, Links, Scope, ScopeKind, Trust, discover, load_all, scan_directory};
 pub use error::{Missing, SkillError, SkillErrorKind};
 pub use frontmatter::{
     Document, Frontmatter, FrontmatterError, MAX_DESCRIPTION_CHARS, MAX_FRONTMATTER_BYTES, Mode,

@@ -12,7 +12,7 @@ use std::thread;
 use rustix::io::Errno;
 
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
-use crate::discovery::Bounds;
+use crate::discovery::{Bounds, Links};
 use crate::error::{Missing, SkillError, with_source};
 use crate::files::{EntryKind, entries, open_folder_direct};
 use crate::package::is_package_name;
@@ -82,6 +82,8 @@ struct Listing {
     links: Vec<(PathBuf, PathBuf)>,
     /// Links of which nobody can say where they lead.
     lost: Vec<(PathBuf, SkillError)>,
+    /// Links that lead out of the scope, and are not followed.
+    refused: Vec<PathBuf>,
 }
 
 /// A walk through one scope.
@@ -137,6 +139,7 @@ impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
                     Seen::Group(listing) => {
                         next.extend(listing.places);
                         links.extend(listing.links);
+                        findings.extend(listing.refused.iter().map(|link| self.leads_out(link)));
                         for (link, error) in listing.lost {
                             // A circle of links leads nowhere, and is nothing to warn of.
                             if !is_circle(&error) {
@@ -208,6 +211,7 @@ impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
                 EntryKind::File if is_package_name(&entry.name) => PlaceKind::Package,
                 EntryKind::Link => {
                     match self.by_link(&child, entry.name) {
+                        Ok(Some(place)) if self.refuses(&place) => listing.refused.push(child),
                         Ok(Some(place)) => {
                             listing.links.push((child, place.path.clone()));
                             listing.places.push(place);
@@ -232,6 +236,18 @@ impl<T: Send, F: Fn(&Place) -> Result<Option<T>, SkillError> + Sync> Walk<F> {
         let Some(kind) = kind_of(&path, is_package_name(&name)).map_err(failed)? else { return Ok(None) };
         let reached = if path.starts_with(&self.root.path) { Reached::Within } else { Reached::ByLinkOut };
         Ok(Some(Place { path, name, kind, reached }))
+    }
+
+    fn refuses(&self, place: &Place) -> bool {
+        place.reached == Reached::ByLinkOut && self.bounds.links == Links::WithinScope
+    }
+
+    fn leads_out(&self, link: &Path) -> Diagnostic {
+        let message = format!(
+            "the link leads out of `{}`, and is not followed: copy the skill to here, or add the folder that it lies in",
+            self.root.path.display()
+        );
+        Diagnostic::new(RuleId::ScopeLink, Severity::Warning, message, link)
     }
 
     fn cut_off(&self, first: &Path) -> Diagnostic {

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use conjure_conversation::{Authorization, ToolCall};
 use futures_util::future::BoxFuture;
 
+use crate::tool::Caller;
+
 /// Decides whether a call may run. Called once for each call that could run at all, before it is recorded as
 /// started; a call with an unknown tool or bad input is never shown to it.
 ///
 /// It answers soon, by rule. To let a person decide it answers [`Authorization::Ask`]: the conversation then
 /// waits in a state that survives a restart, and no future is kept waiting here.
 pub trait Approver: Send + Sync {
-    /// Whether this call may run.
-    fn review<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization>;
+    /// Whether this call may run. `caller`: for whom it is made; `None` where the toolbox belongs to no session.
+    fn review<'a>(&'a self, call: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization>;
 }
 
 /// Allows every call.
@@ -29,24 +31,24 @@ pub struct DenyAll {
 }
 
 impl Approver for AllowAll {
-    fn review<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(&'a self, _: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Allow })
     }
 }
 
 impl Approver for DenyAll {
-    fn review<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(&'a self, _: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Deny { reason: self.reason.clone() } })
     }
 }
 
 impl<A: Approver + ?Sized> Approver for Arc<A> {
-    fn review<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
-        (**self).review(call)
+    fn review<'a>(&'a self, call: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+        (**self).review(call, caller)
     }
 }
 
-/// An approver of a function.
+/// An approver of a function, which is the same for all sessions; implement [`Approver`] to know for whom a call is made.
 ///
 /// ```
 /// use conjure_conversation::{Authorization, ToolCall};
@@ -75,7 +77,7 @@ where
     F: Fn(ToolCall) -> R + Send + Sync,
     R: Future<Output = Authorization> + Send + 'static,
 {
-    fn review<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(&'a self, call: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
         Box::pin((self.0)(call.clone()))
     }
 }

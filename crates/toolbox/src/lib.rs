@@ -18,5 +18,5 @@ pub mod fake;
 
 pub use approver::{AllowAll, Approver, DenyAll, approver_fn};
 pub use limits::OutputLimits;
-pub use tool::{Tool, ToolContext, ToolOutcome, ToolStatus, tool_fn};
+pub use tool::{Caller, Tool, ToolContext, ToolOutcome, ToolStatus, tool_fn};
 pub use toolbox::{Toolbox, ToolboxBuilder, ToolboxError, environment_secrets};

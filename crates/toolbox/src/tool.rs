@@ -4,7 +4,7 @@ use std::future::Future;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use conjure_base::{CallId, Deadline};
+use conjure_base::{CallId, Deadline, SessionId, TenantId};
 use conjure_conversation::{Access, CallTraits, ResultContent, ToolDefinition, ToolEnding};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -28,9 +28,20 @@ pub trait Tool: Send + Sync {
     fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutcome>;
 }
 
+/// For whom a call is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The tenant. What is not the tenant's is not for the call to show.
+    pub tenant: TenantId,
+    /// The session.
+    pub session: SessionId,
+}
+
 /// What a call is given.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
+    /// For whom it is made; `None`: the toolbox belongs to no session.
+    pub caller: Option<Caller>,
     /// The call's id.
     pub call_id: CallId,
     /// When it must have ended: the tool's own timeout or the end of the turn, whichever is earlier.

@@ -130,6 +130,22 @@ fn links_are_followed_once_and_never_in_circles() {
 }
 
 #[test]
+fn links_that_lead_out_are_not_followed_where_they_may_not_and_that_is_told() {
+    let (temp, elsewhere) = (folder_with(&["group/b"]), folder_with(&["c", "deep/d"]));
+    symlink("group", temp.path().join("again")).unwrap();
+    symlink(elsewhere.path().join("c"), temp.path().join("c")).unwrap();
+    symlink(elsewhere.path(), temp.path().join("group/elsewhere")).unwrap();
+    fs::write(elsewhere.path().join("p.skill"), "no package").unwrap();
+    symlink(elsewhere.path().join("p.skill"), temp.path().join("p.skill")).unwrap();
+    let bounds = Bounds { links: Links::WithinScope, ..Bounds::default() };
+    let found = discover(&[Scope::named(temp.path())], bounds, Mode::Lenient);
+    assert_eq!(names(&found), ["b"]);
+    assert_eq!(rules(&found), [RuleId::ScopeLink; 3]);
+    let message = found.diagnostics[0].message();
+    assert!(message.contains("copy the skill to here"), "{message}");
+}
+
+#[test]
 fn bounds_cut_off_the_deepest_and_say_so() {
     let temp = folder_with(&["1/2/3/deep", "1/near"]);
     let within = |depth, directories| {

@@ -13,7 +13,7 @@ use conjure_sandbox::Executor;
 use super::{Sandbox, Toolbox};
 use crate::approver::{AllowAll, Approver};
 use crate::limits::OutputLimits;
-use crate::tool::Tool;
+use crate::tool::{Caller, Tool};
 
 /// Collects what a [`Toolbox`] is made of.
 pub struct ToolboxBuilder {
@@ -21,6 +21,7 @@ pub struct ToolboxBuilder {
     builtin: ToolOptions,
     tools: Vec<Arc<dyn Tool>>,
     approver: Arc<dyn Approver>,
+    caller: Option<Caller>,
     redactor: Redactor,
     timeout: Duration,
     limits: OutputLimits,
@@ -59,6 +60,7 @@ impl Default for ToolboxBuilder {
             builtin: ToolOptions::default(),
             tools: Vec::new(),
             approver: Arc::new(AllowAll),
+            caller: None,
             redactor: Redactor::default(),
             timeout: Duration::from_secs(30),
             limits: OutputLimits::default(),
@@ -99,6 +101,13 @@ impl ToolboxBuilder {
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
+        self
+    }
+
+    /// For whom its calls are made: what host tools and the approver are told.
+    #[must_use]
+    pub fn caller(mut self, caller: Caller) -> Self {
+        self.caller = Some(caller);
         self
     }
 
@@ -158,6 +167,7 @@ impl ToolboxBuilder {
             host: host.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
             definitions: definitions.into(),
             approver: self.approver,
+            caller: self.caller,
             redactor: self.redactor,
             timeout: self.timeout,
             limits: self.limits,

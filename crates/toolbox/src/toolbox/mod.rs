@@ -26,7 +26,7 @@ use crate::builtin::Request;
 use crate::input::kind;
 use crate::limits::OutputLimits;
 use crate::text::quote;
-use crate::tool::{Tool, ToolContext, ToolOutcome, ToolStatus};
+use crate::tool::{Caller, Tool, ToolContext, ToolOutcome, ToolStatus};
 
 /// How long a call may take to end what it started once it is cancelled. Shorter than the driver's own patience
 /// (`CANCEL_GRACE`), so that the better result, from here, comes first.
@@ -81,6 +81,7 @@ pub struct Toolbox {
     host: BTreeMap<String, Arc<dyn Tool>>,
     definitions: Arc<[ToolDefinition]>,
     approver: Arc<dyn Approver>,
+    caller: Option<Caller>,
     redactor: Redactor,
     timeout: Duration,
     limits: OutputLimits,
@@ -216,7 +217,8 @@ impl Toolbox {
                 outcome
             }),
             Prepared::Host(tool, input) => {
-                tool.call(input, ToolContext { call_id: call.id.clone(), deadline, cancel })
+                let (caller, call_id) = (self.caller.clone(), call.id.clone());
+                tool.call(input, ToolContext { caller, call_id, deadline, cancel })
             }
             Prepared::Rejected(reason) => {
                 Box::pin(future::ready(ToolOutcome::with_status(ToolStatus::Rejected, reason)))
@@ -279,7 +281,7 @@ impl ToolRunner for Toolbox {
         match self.prepare(call) {
             // It only produces an error: nobody need be asked.
             Prepared::Rejected(_) => Box::pin(future::ready(Authorization::Allow)),
-            _ => self.approver.review(call),
+            _ => self.approver.review(call, self.caller.as_ref()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conjure_base::SystemClock;
+use conjure_base::{SessionId, SystemClock, TenantId};
 use conjure_conversation::ResultContent;
 use conjure_prompt::ToolOptions;
 use proptest::prelude::*;
@@ -174,6 +174,39 @@ async fn the_approver_decides_and_is_not_bothered_with_calls_that_cannot_run() {
     let deny = DenyAll { reason: "not here".to_owned() };
     let toolbox = over(&FakeExecutor::new()).approver(deny).build().unwrap();
     assert_eq!(toolbox.authorize(&view).await, Authorization::Deny { reason: "not here".to_owned() });
+}
+
+#[tokio::test]
+async fn host_tools_and_the_approver_know_for_whom_a_call_is_made() {
+    struct OfOne(TenantId);
+
+    impl Approver for OfOne {
+        fn review<'a>(&'a self, _: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+            let is_known = caller.is_some_and(|caller| caller.tenant == self.0);
+            let deny = Authorization::Deny { reason: "whose is it?".to_owned() };
+            Box::pin(future::ready(if is_known { Authorization::Allow } else { deny }))
+        }
+    }
+
+    let tenant = TenantId::new("acme").unwrap();
+    let whose = || {
+        tool_fn(definition("whose"), SHARED, |_, context| {
+            let caller = context.caller.map(|caller| format!("{} {}", caller.tenant, caller.session));
+            future::ready(ToolOutcome::text(caller.unwrap_or_else(|| "nobody's".to_owned())))
+        })
+    };
+    let caller = Caller { tenant: tenant.clone(), session: SessionId::from_bits(7) };
+    let toolbox =
+        over(&FakeExecutor::new()).tool(whose()).approver(OfOne(tenant.clone())).caller(caller.clone());
+    let toolbox = toolbox.build().unwrap();
+    assert_eq!(toolbox.authorize(&host_call("whose")).await, Authorization::Allow);
+    let result = toolbox.run(&host_call("whose"), context()).await;
+    assert_eq!(result.text(), format!("acme {}", caller.session));
+
+    let toolbox = over(&FakeExecutor::new()).tool(whose()).approver(OfOne(tenant)).build().unwrap();
+    let denied = toolbox.authorize(&host_call("whose")).await;
+    assert_eq!(denied, Authorization::Deny { reason: "whose is it?".to_owned() });
+    assert_eq!(toolbox.run(&host_call("whose"), context()).await.text(), "nobody's");
 }
 
 #[tokio::test]
