@@ -18,6 +18,7 @@ mod pins;
 mod storage;
 mod temporary;
 
+mod gist;
 mod given;
 mod outfit;
 mod records;

@@ -35,6 +35,8 @@ pub(crate) struct Pins {
     folder: PathBuf,
     /// Those that live sessions have: each is in memory once.
     known: Mutex<HashMap<Digest, Weak<Skill>>>,
+    /// One at a time puts one in its place.
+    placing: Mutex<()>,
     /// What the folder goes with, where it goes with this process.
     _place: Option<PrivateWorkspace>,
 }
@@ -44,14 +46,26 @@ impl Pins {
     pub(crate) fn open(data: &DataFolder) -> io::Result<Self> {
         let folder = data.path().join("skills");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        Ok(Self { data: data.clone(), folder, known: Mutex::default(), _place: None })
+        Ok(Self {
+            data: data.clone(),
+            folder,
+            known: Mutex::default(),
+            placing: Mutex::default(),
+            _place: None,
+        })
     }
 
     /// Those of sessions that end with this process. Blocks.
     pub(crate) fn temporary(data: &DataFolder) -> Result<Self, SandboxError> {
         let place = data.workspace()?;
         let folder = place.path().to_owned();
-        Ok(Self { data: data.clone(), folder, known: Mutex::default(), _place: Some(place) })
+        Ok(Self {
+            data: data.clone(),
+            folder,
+            known: Mutex::default(),
+            placing: Mutex::default(),
+            _place: Some(place),
+        })
     }
 
     /// Removes what was left half made, or half removed. Nobody may keep skills meanwhile. Blocks.
@@ -115,15 +129,15 @@ impl Pins {
             let opened = open().map_err(|error| failed(of_io(&inner, &error)))?;
             self.data.store().link_tree(&tree, &opened).map_err(|error| failed(of_store(&error)))?;
             check(skill, &inner)?;
-            let settled = sync_folders(draft.path())
-                .and_then(|()| {
-                    if target.is_dir() {
-                        replace(draft.path(), &target, name)
-                    } else {
-                        rename_new(draft.path(), &target)
-                    }
-                })
-                .and_then(|()| File::open(&self.folder)?.sync_all());
+            sync_folders(draft.path()).map_err(|error| failed(of_io(draft.path(), &error)))?;
+            let _one = self.placing.lock().unwrap_or_else(PoisonError::into_inner);
+            let placed = match target.is_dir() {
+                false => rename_new(draft.path(), &target),
+                // Somebody else was faster, who may be reading it by now.
+                true if self.is_whole(&kept, &digest) => Ok(()),
+                true => replace(draft.path(), &target, name),
+            };
+            let settled = placed.and_then(|()| File::open(&self.folder)?.sync_all());
             settled.map_err(|error| failed(of_io(&target, &error)))?;
         }
         Ok(PinnedSkill { name: name.to_owned(), digest })

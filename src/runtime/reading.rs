@@ -38,7 +38,7 @@ impl Runtime {
     }
 
     /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000) of them; `after`: those that come after a former
-    /// page. All events of each are read, and nothing is started.
+    /// page. Of each it is read what came since a list read it last, and nothing is started.
     ///
     /// # Errors
     /// When the journal cannot be read. A session whose record cannot be read is listed as such.
@@ -115,6 +115,6 @@ impl Runtime {
     }
 
     pub(super) async fn records(&self) -> Result<Records, RuntimeError> {
-        Records::of(self.inner.tree.journal()).await
+        Records::of(self.inner.tree.journal(), self.inner.presence.clone()).await
     }
 }

@@ -1,19 +1,22 @@
 //! What is recorded of sessions, read without starting them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use conjure_actors::journal::JournalAccess;
 use conjure_actors::session::{EVENT_KIND, SessionStatus, redact_event, redact_stop};
 use conjure_base::{Clock as _, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp};
 use conjure_conversation::{
-    Event, EventKind, Profile, SessionEvent, State, Step, TurnStop, Usage, apply, next, session_events,
+    Event, EventKind, Profile, SessionEvent, Step, TurnStop, Usage, next, session_events,
 };
 use conjure_journal::{
     Journal, JournalError, ListCursor, Owner, PageLimit, Recorded, SessionInfo, SessionKey, load_all,
 };
 
 use super::error::RuntimeError;
+use super::gist::Reading;
+use super::hosts::Presence;
+use super::outfit::blocking;
 
 /// Some of a tenant's sessions, the newest first.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,15 +81,27 @@ pub struct SessionContents {
 /// Reads records.
 pub(crate) struct Records {
     journal: Arc<dyn Journal>,
+    /// Who is known to be dead; `None`: nobody else has the data.
+    presence: Option<Arc<Presence>>,
+}
+
+/// Whether what was read is kept for the next time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeping {
+    Wanted,
+    /// It failed.
+    GivenUp,
 }
 
 impl Records {
     /// Of the journal that is open.
-    pub(crate) async fn of(access: &JournalAccess) -> Result<Self, RuntimeError> {
+    pub(crate) async fn of(
+        access: &JournalAccess,
+        presence: Option<Arc<Presence>>,
+    ) -> Result<Self, RuntimeError> {
         let journal = access.journal().await;
-        Ok(Self {
-            journal: journal.map_err(|error| RuntimeError::JournalAway { reason: error.to_string() })?,
-        })
+        let journal = journal.map_err(|error| RuntimeError::JournalAway { reason: error.to_string() })?;
+        Ok(Self { journal, presence })
     }
 
     pub(crate) fn journal(&self) -> &Arc<dyn Journal> {
@@ -160,7 +175,7 @@ impl Records {
         Ok(told)
     }
 
-    /// A page of a tenant's sessions. Reads all events of each of them.
+    /// A page of a tenant's sessions. Reads of each what came since it was read last.
     pub(crate) async fn list(
         &self,
         tenant: &TenantId,
@@ -170,9 +185,10 @@ impl Records {
     ) -> Result<SessionList, RuntimeError> {
         let page = self.journal.sessions(tenant, after, limit).await?;
         let mut sessions = Vec::with_capacity(page.sessions.len());
-        for info in page.sessions {
+        let mut keeping = Keeping::Wanted;
+        for (info, held_by) in self.held(page.sessions).await? {
             let key = SessionKey::new(tenant.clone(), info.session);
-            match self.summary(&key, info, &redactor(&key)).await {
+            match self.read_summary(&key, info, held_by, &redactor(&key), &mut keeping).await {
                 Ok(summary) => sessions.push(summary),
                 // It was deleted meanwhile.
                 Err(RuntimeError::NotFound { .. }) => {}
@@ -182,16 +198,47 @@ impl Records {
         Ok(SessionList { sessions, next: page.next })
     }
 
-    /// A session, in short. Reads all of its events.
+    /// A session, in short. Reads what came since it was read last.
     pub(crate) async fn summary(
         &self,
         key: &SessionKey,
         info: SessionInfo,
         redactor: &Redactor,
     ) -> Result<SessionSummary, RuntimeError> {
-        let now = SystemClock.timestamp();
-        let held_by = info.lease.filter(|lease| lease.until > now).map(|lease| lease.owner);
-        let contents = match self.contents(key, held_by.is_some(), redactor).await {
+        let mut keeping = Keeping::Wanted;
+        let held = self.held(vec![info]).await?.pop();
+        let Some((info, held_by)) = held else { return Err(RuntimeError::NotFound { session: key.session }) };
+        self.read_summary(key, info, held_by, redactor, &mut keeping).await
+    }
+
+    /// The sessions, with who has them: who is dead has none.
+    async fn held(&self, infos: Vec<SessionInfo>) -> Result<Vec<(SessionInfo, Option<Owner>)>, RuntimeError> {
+        let (now, presence) = (SystemClock.timestamp(), self.presence.clone());
+        blocking("looking who lives", move || {
+            let mut dead: HashMap<Owner, bool> = HashMap::new();
+            let mut is_dead = |owner: &Owner| {
+                let Some(presence) = &presence else { return false };
+                *dead.entry(owner.clone()).or_insert_with(|| presence.is_dead(owner))
+            };
+            let held = infos.into_iter().map(|info| {
+                let lease = info.lease.as_ref().filter(|lease| lease.until > now && !is_dead(&lease.owner));
+                let owner = lease.map(|lease| lease.owner.clone());
+                (info, owner)
+            });
+            Ok(held.collect())
+        })
+        .await
+    }
+
+    async fn read_summary(
+        &self,
+        key: &SessionKey,
+        info: SessionInfo,
+        held_by: Option<Owner>,
+        redactor: &Redactor,
+        keeping: &mut Keeping,
+    ) -> Result<SessionSummary, RuntimeError> {
+        let contents = match self.contents(key, &info, held_by.is_some(), redactor, keeping).await {
             Ok(contents) => Contents::Read(Box::new(contents)),
             Err(error @ RuntimeError::NotFound { .. }) => return Err(error),
             Err(error) => Contents::Unreadable { reason: error.to_string() },
@@ -222,32 +269,52 @@ impl Records {
     async fn contents(
         &self,
         key: &SessionKey,
+        info: &SessionInfo,
         is_held: bool,
         redactor: &Redactor,
+        keeping: &mut Keeping,
     ) -> Result<SessionContents, RuntimeError> {
-        let recorded = load_all(&*self.journal, key, 0).await.map_err(|error| not_found(key, error))?;
-        let (mut state, mut turns) = (State::default(), 0);
-        for recorded in &recorded {
-            let event = read(key, recorded)?;
-            turns += u64::from(matches!(event.kind, EventKind::TurnStarted { .. }));
-            apply(&mut state, &event);
+        let kept = match info.snapshot {
+            // One that is damaged is of no use, and does no harm.
+            Some(_) => self.journal.snapshot(key).await.unwrap_or_default(),
+            None => None,
+        };
+        let mut reading = Reading::after(kept, info.events);
+        loop {
+            let page = self.journal.load(key, reading.next(), PageLimit::default()).await;
+            let page = page.map_err(|error| not_found(key, error))?;
+            for recorded in &page.events {
+                reading.take(&read(key, recorded)?);
+            }
+            if page.next().is_none() {
+                break;
+            }
         }
-        let profile = state.profile();
+        if let (Keeping::Wanted, Some(snapshot)) = (*keeping, reading.snapshot())
+            && let Err(error) = self.journal.save_snapshot(key, info.epoch, snapshot).await
+        {
+            tracing::debug!(session = %key, %error, "what lists tell is not kept");
+            // Whoever has it is writing; what else there is would fail for all others, too.
+            if !matches!(error, JournalError::StaleEpoch { .. } | JournalError::NotFound { .. }) {
+                *keeping = Keeping::GivenUp;
+            }
+        }
+        let (gist, state) = (reading.gist(), reading.state());
         Ok(SessionContents {
             status: match state.turn() {
                 None => SessionStatus::Idle,
-                Some(turn) if next(&state) == Step::AwaitApproval => {
+                Some(turn) if next(state) == Step::AwaitApproval => {
                     SessionStatus::AwaitingApproval(turn.id())
                 }
                 Some(turn) if is_held => SessionStatus::Running(turn.id()),
                 Some(turn) => SessionStatus::Interrupted(turn.id()),
             },
-            turns,
-            last_stop: state.last_turn().map(|turn| redact_stop(redactor, &turn.stop)),
-            last_text: redactor.redact(&state.last_text()).into_owned(),
-            usage: *state.usage(),
-            model: profile.and_then(|profile| profile.model.clone()),
-            metadata: profile.map(|profile| profile.metadata.clone()).unwrap_or_default(),
+            turns: gist.turns,
+            last_stop: gist.last_stop.map(|stop| redact_stop(redactor, &stop)),
+            last_text: redactor.redact(&gist.last_text).into_owned(),
+            usage: gist.usage,
+            model: gist.model,
+            metadata: gist.metadata,
         })
     }
 }

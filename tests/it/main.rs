@@ -38,8 +38,10 @@ mod runtime_cancelled;
 #[cfg(feature = "docker")]
 mod runtime_containers;
 mod runtime_halts;
+mod runtime_hosts;
 mod runtime_journal;
 mod runtime_killed;
+mod runtime_lists;
 mod runtime_models;
 mod runtime_opening;
 mod runtime_programs;
