@@ -181,7 +181,7 @@ impl SessionActor {
         }
         match &mut self.place {
             Place::Away(away) => {
-                if let Some(message) = away.take_in(message) {
+                if let Some((message, back)) = away.take_in(message, back) {
                     self.keep(message, back);
                 }
                 Flow::Continue

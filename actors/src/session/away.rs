@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::error::SessionError;
+use super::mail::{Parcel, Return};
 use super::message::{Answer, SessionMessage};
 use super::subscription::Accepted;
 use crate::supervision::Job;
@@ -33,7 +34,11 @@ pub(crate) struct Away {
 
 impl Away {
     /// Takes a message into the errand's inbox, or acts; gives it back where it must wait for the errand's end.
-    pub(crate) fn take_in(&mut self, message: SessionMessage) -> Option<SessionMessage> {
+    pub(crate) fn take_in(
+        &mut self,
+        message: SessionMessage,
+        back: Return,
+    ) -> Option<(SessionMessage, Return)> {
         match message {
             SessionMessage::Interrupt { reply } => {
                 self.cancel.cancel();
@@ -42,8 +47,15 @@ impl Away {
             }
             SessionMessage::Send { input, limits, reply } => match self.inbox.try_reserve() {
                 Ok(permit) => {
-                    let post = Post::new(PostKind::Queue, input, |receipt| reply.send(accepted(receipt)));
-                    permit.send(post.within(limits));
+                    let again = limits.clone();
+                    let acknowledge = move |receipt| match receipt {
+                        // The errand broke off before it looked: it is sent again.
+                        Receipt::NotTaken(input) => {
+                            drop(Parcel::again(SessionMessage::Send { input, limits: again, reply }, back));
+                        }
+                        receipt => reply.send(accepted(receipt)),
+                    };
+                    permit.send(Post::new(PostKind::Queue, input, acknowledge).within(limits));
                     None
                 }
                 Err(mpsc::error::TrySendError::Full(())) => {
@@ -51,7 +63,7 @@ impl Away {
                     None
                 }
                 Err(mpsc::error::TrySendError::Closed(())) => {
-                    Some(SessionMessage::Send { input, limits, reply })
+                    Some((SessionMessage::Send { input, limits, reply }, back))
                 }
             },
             SessionMessage::Steer { input, reply } => match self.inbox.try_reserve() {
@@ -63,9 +75,11 @@ impl Away {
                     reply.send(Err(SessionError::overloaded("the running turn's inbox")));
                     None
                 }
-                Err(mpsc::error::TrySendError::Closed(())) => Some(SessionMessage::Steer { input, reply }),
+                Err(mpsc::error::TrySendError::Closed(())) => {
+                    Some((SessionMessage::Steer { input, reply }, back))
+                }
             },
-            other => Some(other),
+            other => Some((other, back)),
         }
     }
 }

@@ -99,12 +99,17 @@ impl Errand {
 
     async fn carry_out(&mut self) -> Result<(), LedgerError> {
         let order = std::mem::replace(&mut self.order, Order::Resume);
-        self.obey(order).await?;
-        let result = self.drive().await;
+        let mut result = match self.obey(order).await {
+            Ok(()) => self.drive().await,
+            failed => failed,
+        };
         // What came too late for the turn is queued, or goes back to whoever sent it.
         self.inbox.close();
         while let Some(post) = self.inbox.recv().await {
-            post.submit(&mut self.conversation).await?;
+            match &result {
+                Ok(()) => result = post.submit(&mut self.conversation).await,
+                Err(error) => post.fail(error.clone()),
+            }
         }
         result
     }

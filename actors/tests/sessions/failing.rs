@@ -218,6 +218,28 @@ async fn a_busy_journal_is_asked_again() {
     host.shutdown().await;
 }
 
+/// What waits behind a message that cannot be recorded is told the same; where the actor is killed, it is sent again.
+#[tokio::test(start_paused = true)]
+async fn what_waits_behind_a_failing_journal_is_told_or_sent_again() {
+    let faulty = Faulty::new(MemoryJournal::new());
+    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+    let session = host.open().await;
+    session.attach().await.unwrap();
+    faulty.refuse(u64::MAX);
+    for refused in join_all([session.send("one"), session.send("two")]).await {
+        let refused = refused.unwrap_err();
+        assert!(matches!(&refused, SessionError::Journal { .. }), "{refused}");
+    }
+    let (lost, sent, ()) = tokio::join!(biased; session.send("three"), session.send("four"), async {
+        tokio::time::sleep(SECOND).await;
+        session.kill();
+        faulty.refuse(0);
+    });
+    assert!(matches!(lost, Err(SessionError::Lost)), "{lost:?}");
+    assert_eq!(sent.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
 /// Many who speak at once to a session that cannot start are one attempt, and each is told.
 #[tokio::test(start_paused = true)]
 async fn a_burst_is_one_attempt_to_start() {

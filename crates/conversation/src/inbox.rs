@@ -119,6 +119,12 @@ impl Post {
         }
     }
 
+    /// Tells its sender that the ledger has failed.
+    pub fn fail(mut self, error: LedgerError) {
+        self.fate = Fate::Submitted;
+        self.tell(Receipt::Failed(error));
+    }
+
     fn tell(&mut self, receipt: Receipt) {
         if let Some(acknowledge) = self.acknowledge.take() {
             acknowledge(receipt);
