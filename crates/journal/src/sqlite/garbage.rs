@@ -1,8 +1,9 @@
 //! What is deleted, and what it leaves.
 //!
 //! Deleting takes away the row that names a session, at once, and notes what is left of it in tables of garbage. The
-//! writer removes that in small steps between other work, so no deletion holds anybody up for long; after a crash it goes
-//! on where it was.
+//! writer removes the events in small steps between other work, so no deletion holds anybody up for long; after a crash it
+//! goes on where it was. Bodies that are kept by their digest are collected in one step for a whole tenant, in which the writer
+//! does nothing else: where a session that was deleted had any, and only then.
 
 use std::collections::HashSet;
 
@@ -27,12 +28,21 @@ pub(crate) enum Left {
 
 impl Tables<'_> {
     pub(crate) fn delete_session(&self, key: &SessionKey) -> Result<(), Failure> {
+        const HAS_BLOBS: &str = "
+            SELECT EXISTS (SELECT 1 FROM events WHERE session = ?1 AND blob IS NOT NULL)
+                OR EXISTS (SELECT 1 FROM snapshots WHERE session = ?1 AND blob IS NOT NULL)";
         let id = self.head(key)?.id;
+        let has_blobs: bool =
+            self.connection.prepare_cached(HAS_BLOBS)?.query_row(params![id], |row| row.get(0))?;
         let run = |sql| self.connection.execute(sql, params![id]);
         run("INSERT INTO garbage_sessions (session) VALUES (?)")?;
         run("DELETE FROM snapshots WHERE session = ?")?;
         run("DELETE FROM sessions WHERE id = ?")?;
-        self.note_blobs(&key.tenant)
+        if has_blobs {
+            return self.note_blobs(&key.tenant);
+        }
+        self.note_deletion();
+        Ok(())
     }
 
     pub(crate) fn delete_tenant(&self, tenant: &TenantId) -> Result<u64, Failure> {

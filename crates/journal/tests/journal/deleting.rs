@@ -64,6 +64,28 @@ async fn what_a_deletion_left_is_removed_when_the_journal_is_opened_again() {
     assert_eq!((count(&bed, "garbage_sessions"), count(&bed, "garbage_blobs")), (0, 0));
 }
 
+/// Bodies are looked through where a deletion left some, and only then: that takes as long as the tenant has many.
+#[tokio::test]
+async fn a_session_without_large_bodies_is_deleted_without_looking_at_any() {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    let (small, has_body) = (key("acme", 1), key("acme", 2));
+    for key in [&small, &has_body] {
+        journal.create(key).await.unwrap();
+    }
+    journal.append(&small, 0, Epoch::NONE, vec![NewEvent::new("note", 1, vec![1])]).await.unwrap();
+    journal.append(&has_body, 0, Epoch::NONE, large(1)).await.unwrap();
+    journal.close().await;
+    // So that a look at the bodies would show.
+    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    database.execute_batch("UPDATE events SET blob = NULL, body = x'00' WHERE blob IS NOT NULL").unwrap();
+    drop(database);
+    let journal = bed.journal();
+    journal.delete_session(&small).await.unwrap();
+    journal.close().await;
+    assert_eq!((count(&bed, "garbage_sessions"), files(&bed.folder(), "/plain/")), (0, 1));
+}
+
 /// A body without an event is what a crash between the two leaves.
 #[tokio::test]
 async fn a_body_that_nothing_refers_to_is_swept_of_its_tenant_alone() {
