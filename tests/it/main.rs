@@ -37,6 +37,7 @@ mod runtime_breakers;
 mod runtime_cancelled;
 #[cfg(feature = "docker")]
 mod runtime_containers;
+mod runtime_disks;
 mod runtime_halts;
 mod runtime_hosts;
 mod runtime_journal;
