@@ -3,13 +3,24 @@
 //! Case `jail`: a session's supervised jail is killed from outside, by SIGKILL, between two calls, and `/bin/true` is run at
 //! once, and again when that call failed with the jail, until it ran; against the goal, 20 ms. In that time the death is noticed, what
 //! is left of the jail is cleared away, its supervisor waits (at most 2 ms, by chance), and another jail is made for the
-//! same workspace and runs the program. For comparison, in turns: the same program in a jail that lives. Excluded: the
-//! looking for the process to kill.
+//! same workspace and runs the program. For comparison, in turns: the same program in a jail that lives. Case `container`: the
+//! same with a container, whose first process is killed; without a pool, so that the start of a container is in it, against the
+//! goal for one of the pool. Excluded: the looking for the process to kill.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
-use std::error::Error;
+#[path = "support/containers.rs"]
+mod containers;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/engine.rs"]
+mod engine;
+#[path = "support/harness.rs"]
+mod harness;
+#[expect(clippy::unwrap_used, reason = "the tests' own")]
+#[path = "../crates/sandbox/tests/support/image.rs"]
+mod image;
+
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,31 +28,66 @@ use std::time::{Duration, Instant};
 use conjure_actors::executors::{ConnectorSource, ExecutorOptions, ExecutorsSpec, SupervisedExecutor};
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
-use conjure_sandbox::{CallOptions, Command, CommandEnd, DataFolder, ExecutionContext, Executor, Jail};
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, Connector, DataFolder, ExecutionContext, Executor, Jail,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::task::JoinSet;
 
-const WARM_UP: usize = 10;
-const ROUNDS: usize = 200;
+use crate::containers::{Containers, LABEL, labelled};
+use crate::engine::{client, docker};
+use crate::harness::Result;
+
+/// How often, for a jail and for a container, and how often before that.
+const ROUNDS: [usize; 2] = [200, 40];
+const WARM_UP: [usize; 2] = [10, 3];
 const PROGRAM: &str = "/bin/true";
 
 /// What stands in the table of goals, in milliseconds.
 const GOAL: f64 = 20.0;
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
 fn main() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // In a task of the runtime, as a session's turn is, and not on the thread that waits for it.
-    let mut tasks = JoinSet::new();
-    tasks.spawn_on(measure(), runtime.handle());
-    runtime.block_on(async { tasks.join_next().await.ok_or("the task is gone")?? })
+    // Before the runtime, and for longer than it.
+    let containers = Containers::find("container")?.map(Arc::new);
+    let in_task = containers.clone();
+    harness::run(async move {
+        println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
+        let folder = tempfile::tempdir()?;
+        let jail = Jail::new([]).with_data(DataFolder::open(folder.path())?);
+        measure(&Victim::Jail, Arc::new(jail)).await?;
+        let Some(containers) = in_task else { return Ok(()) };
+        let connector = Arc::new(containers.connector());
+        measure(&Victim::Container(containers), connector).await
+    })
 }
 
-async fn measure() -> Result<()> {
-    let (workspace, folder) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    let jail = Jail::new([]).with_data(DataFolder::open(folder.path())?);
-    let source = ConnectorSource::new(Arc::new(jail), ExecutionContext::new(workspace.path()))?;
+/// What is killed.
+enum Victim {
+    Jail,
+    Container(Arc<Containers>),
+}
+
+impl Victim {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Jail => "jail",
+            Self::Container(_) => "container",
+        }
+    }
+
+    /// Its first process, which takes all others along.
+    async fn first_process(&self) -> Result<Pid> {
+        match self {
+            Self::Jail => guest(),
+            Self::Container(containers) => first_process(containers).await,
+        }
+    }
+}
+
+async fn measure(victim: &Victim, connector: Arc<dyn Connector>) -> Result<()> {
+    let place = usize::from(matches!(victim, Victim::Container(_)));
+    let (rounds, warm_up) = (ROUNDS[place], WARM_UP[place]);
+    let workspace = tempfile::tempdir()?;
+    let source = ConnectorSource::new(connector, ExecutionContext::new(workspace.path()))?;
     let mut options = ExecutorOptions::default();
     // It dies more often than any session's should.
     options.intensity = Intensity::new(u32::MAX, Duration::from_secs(1));
@@ -50,14 +96,16 @@ async fn measure() -> Result<()> {
     let root = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne).child(child)?;
     let root = Root::spawn(root.build().0, soon()).await?;
     let (mut recovered, mut warm, mut lost) = (Vec::new(), Vec::new(), 0_usize);
-    for round in 0..WARM_UP + ROUNDS {
+    for round in 0..warm_up + rounds {
+        // The first call may make the sandbox.
+        call(&executor).await?;
         let (took, _) = call(&executor).await?;
-        let victim = guest()?;
+        let process = victim.first_process().await?;
         let started = Instant::now();
-        kill_process(victim, Signal::KILL)?;
+        kill_process(process, Signal::KILL)?;
         let (_, losses) = call(&executor).await?;
         let recovery = started.elapsed();
-        if round >= WARM_UP {
+        if round >= warm_up {
             warm.push(took);
             recovered.push(recovery);
             lost += losses;
@@ -66,20 +114,37 @@ async fn measure() -> Result<()> {
     root.shutdown(soon()).await?;
     recovered.sort_unstable();
     warm.sort_unstable();
+    let case = victim.name();
     println!(
-        "{PROGRAM} after the death of its jail, {ROUNDS} times; {lost} calls came so soon that they failed with it"
+        "{PROGRAM} after the death of its {case}, {rounds} times; {lost} calls came so soon that they failed with it"
     );
-    println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
-    for (name, times) in [("jail, killed before", &recovered), ("jail, warm", &warm)] {
+    for (what, times) in [("killed before", &recovered), ("warm", &warm)] {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| percentile(times, percent));
-        println!("{name:24} {p50:9.3} {p90:9.3} {p99:9.3}");
+        println!("{:24} {p50:9.3} {p90:9.3} {p99:9.3}", format!("{case}, {what}"));
     }
-    for (case, percent) in [("jail-p99", 99), ("jail", 50)] {
+    for (suffix, percent) in [("-p99", 99), ("", 50)] {
         let ours = percentile(&recovered, percent);
         let ratio = ours / GOAL;
-        println!("RESULT goal=recovery case={case} ours={ours:.3} other={GOAL:.3} unit=ms ratio={ratio:.2}");
+        println!(
+            "RESULT goal=recovery case={case}{suffix} ours={ours:.3} other={GOAL:.3} unit=ms ratio={ratio:.2}"
+        );
     }
     Ok(())
+}
+
+/// The first process of the one container of this run that runs.
+async fn first_process(containers: &Containers) -> Result<Pid> {
+    let engine = client(&docker()).await?;
+    let mut options = labelled(&format!("{LABEL}={}", containers.mark));
+    options.all = false;
+    let running = engine.list_containers(Some(options)).await?;
+    let [container] = &running[..] else {
+        return Err(format!("there are {} containers", running.len()).into());
+    };
+    let name = container.id.as_deref().ok_or("the container has no id")?;
+    let state = engine.inspect_container(name, None).await?.state.and_then(|state| state.pid);
+    let pid = i32::try_from(state.ok_or("the container has no process")?)?;
+    Pid::from_raw(pid).ok_or_else(|| "no process has the number 0".into())
 }
 
 /// Runs the program until it ran: how long the last attempt took, and how many were lost before.

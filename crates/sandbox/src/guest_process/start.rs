@@ -65,17 +65,28 @@ pub(crate) struct Started {
 /// Starts the guest with these arguments.
 pub(crate) async fn start(arguments: &[&str], private: Private) -> Result<Started, SandboxError> {
     let Private { path: place, output: _, folder } = private;
-    let mut child = match program::in_memory().and_then(|path| spawn(&path, arguments)) {
+    let child = match from_memory(arguments) {
         Ok(child) => child,
-        Err(error) => {
-            tracing::debug!(%error, "the guest cannot be run from memory, a private file it is");
-            let written = tokio::task::spawn_blocking(move || program::in_folder(&place)).await;
-            written
-                .unwrap_or_else(|error| Err(io::Error::other(error)))
-                .and_then(|path| spawn(&path, arguments))
-                .map_err(|error| unavailable("the guest cannot be started", error))?
-        }
+        Err(_) => from_folder(arguments, place).await?,
     };
+    started(child, folder)
+}
+
+fn from_memory(arguments: &[&str]) -> io::Result<Child> {
+    program::in_memory().and_then(|path| spawn(&path, arguments)).inspect_err(|error| {
+        tracing::debug!(%error, "the guest cannot be run from memory, a private file it is");
+    })
+}
+
+async fn from_folder(arguments: &[&str], place: PathBuf) -> Result<Child, SandboxError> {
+    let written = tokio::task::spawn_blocking(move || program::in_folder(&place)).await;
+    written
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
+        .and_then(|path| spawn(&path, arguments))
+        .map_err(|error| unavailable("the guest cannot be started", error))
+}
+
+fn started(mut child: Child, folder: Option<TempDir>) -> Result<Started, SandboxError> {
     let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
         return Err(unavailable("the guest has no stream", "its pipes are missing"));
     };
@@ -88,9 +99,17 @@ pub(crate) async fn own(question: Vec<u8>) -> Result<(), SandboxError> {
     use tokio::io::AsyncWriteExt as _;
 
     let failed = |error| unavailable("the files of a sandbox cannot be taken back", error);
-    let private = tokio::task::spawn_blocking(Private::make).await;
-    let private = private.map_err(|error| unavailable("its preparation failed", error))??;
-    let Started { reader: _reader, mut writer, mut process } = start(&["own"], private).await?;
+    let arguments = ["own"];
+    // It has a folder only where it must: that of a host that is killed stays.
+    let (child, folder) = match from_memory(&arguments) {
+        Ok(child) => (child, None),
+        Err(_) => {
+            let private = tokio::task::spawn_blocking(Private::make).await;
+            let private = private.map_err(|error| unavailable("its preparation failed", error))??;
+            (from_folder(&arguments, private.path).await?, private.folder)
+        }
+    };
+    let Started { reader: _reader, mut writer, mut process } = started(child, folder)?;
     writer.write_all(&question).await.map_err(failed)?;
     drop(writer);
     match process.ended().await {
