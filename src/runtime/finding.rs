@@ -22,7 +22,7 @@ impl Runtime {
     }
 
     /// The same with what the session was given and is not recorded, because it is secret. Where the session is live already,
-    /// it is used from its next start on.
+    /// it is used from its next start on, but redacted at once, also for whoever listens already.
     ///
     /// # Errors
     /// As for [`Runtime::session`].
@@ -42,6 +42,8 @@ impl Runtime {
         if tree.knows(key) {
             if !given.is_empty() {
                 outfitter.give(key, given);
+                // Whoever listens already is not to hear it.
+                tree.conceal(key, &outfitter.redactor(key));
             }
             return match tree.session(&key.tenant, key.session).await.map_err(RuntimeError::from) {
                 Err(error) => Err(self.forgotten(key, error).await),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
+use conjure_base::{Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Command, CommandKind, Event, State, apply, decide};
 use conjure_journal::{Epoch, Journal, JournalError, SessionKey};
 use tokio_util::sync::CancellationToken;
@@ -139,6 +139,13 @@ impl Runtime {
     #[must_use]
     pub fn knows(&self, key: &SessionKey) -> bool {
         self.inner.index.get(key).is_some()
+    }
+
+    /// What this knows must not leave a session either: see [`Session::conceal`]. Nothing, where nobody here has the session.
+    pub fn conceal(&self, key: &SessionKey, secrets: &Redactor) {
+        if let Some(shared) = self.inner.index.get(key) {
+            shared.conceal(secrets);
+        }
     }
 
     /// Stops a session in order, whatever it does, and waits until nothing of it runs here. A message through a handle of it

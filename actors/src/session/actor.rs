@@ -27,7 +27,7 @@ use super::lease::{HeldLease, LeaseEnd};
 use super::ledger::{JournalLedger, failure};
 use super::mail::{Mail, Parcel, Return, tell};
 use super::message::{Answer, SessionMessage};
-use super::shared::{Driven, Shared, lock};
+use super::shared::{Driven, Shared};
 use super::spec::{Fitting, Resume, SessionParts};
 use super::work::{Errand, Order, Outcome, answer_all, has_run_tools};
 use crate::executors::{Began, Executors};
@@ -127,9 +127,8 @@ impl SessionActor {
         let fitting = Fitting { key: &shared.key, profile: &profile, executors: executors.began(began) };
         let outfit = setting.outfit.outfit(fitting).await;
         let parts = outfit.map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
-        let redactor = Arc::new(parts.redactor.clone());
-        shared.audit.fitted(&shared.key, &redactor, parts.executor.as_deref());
-        *lock(&shared.redactor) = redactor;
+        shared.redacts_by(&parts.redactor);
+        shared.audit.fitted(&shared.key, &parts.redactor, parts.executor.as_deref());
         shared.observe(conversation.state(), conversation.seq(), Driven::No);
 
         let goes_on = conversation.state().turn().is_some() || conversation.state().queue().len() > 0;
@@ -430,7 +429,10 @@ impl SessionActor {
             let workspace = executor.layout().workspace.clone();
             let options = CallOptions::until(reply.deadline());
             let listing = executor.list(&workspace.to_string_lossy(), 8, 10_000, options).await;
-            reply.send(listing.map_err(|error| SessionError::Files { reason: error.to_string() }));
+            reply.send(
+                listing
+                    .map_err(|error| SessionError::Files { kind: error.kind(), reason: error.to_string() }),
+            );
         }));
     }
 }

@@ -8,7 +8,7 @@
 //! is told of by the record alone.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{CallId, Redactor, Timestamp, TurnId};
 use conjure_conversation::{
@@ -41,7 +41,8 @@ struct Book {
 
 /// What is known when the session's parts are made.
 struct Fittings {
-    redactor: Arc<Redactor>,
+    /// Of the tools: it learns what they learn.
+    redactor: Redactor,
     sandbox: &'static str,
 }
 
@@ -101,14 +102,14 @@ impl Audit {
     }
 
     /// The session's parts are made.
-    pub(crate) fn fitted(&self, key: &SessionKey, redactor: &Arc<Redactor>, executor: Option<&dyn Executor>) {
+    pub(crate) fn fitted(&self, key: &SessionKey, redactor: &Redactor, executor: Option<&dyn Executor>) {
         let sandbox = match executor.map(Executor::isolation) {
             None => "none",
             Some(isolation) if isolation.filesystem == Boundary::Enforced => "isolated",
             Some(_) => "open",
         };
         let mut book = self.book();
-        book.fittings = Some(Fittings { redactor: Arc::clone(redactor), sandbox });
+        book.fittings = Some(Fittings { redactor: redactor.clone(), sandbox });
         book.tell(key);
     }
 

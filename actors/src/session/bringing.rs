@@ -1,9 +1,13 @@
 //! Bringing what a session's commands wrote to the host, where its sandbox has a workspace of its own
 //! ([`Sharing::Transferred`]): after each turn, and before the session is put away.
 //!
+//! Until that is over, nobody hears of the turn's end: whoever does finds its files. Only where that takes too long, fails, or is
+//! interrupted, it is told without; the log says so.
+//!
 //! It keeps no state: the executor knows what was brought. What fails is logged and tried again after the next turn; a crash
 //! of the host, or a sandbox that is lost in the middle of a turn, loses what was changed since.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
@@ -11,7 +15,9 @@ use conjure_journal::SessionKey;
 use conjure_sandbox::{CallOptions, Executor, Sharing};
 use tokio_util::sync::CancellationToken;
 
-/// How long it may take after a turn. Calls of the session's handles wait meanwhile; an interruption ends it.
+use super::shared::Shared;
+
+/// How long it may take after a turn. Its end is told then at the latest; calls of the session's handles wait meanwhile; an interruption ends it.
 const AFTER_TURN: Duration = Duration::from_secs(300);
 
 /// How long it may take where somebody waits for the session's end, or has interrupted its turn.
@@ -19,6 +25,22 @@ pub(crate) const IN_HASTE: Duration = Duration::from_secs(10);
 
 /// How many files that stay behind are logged by name.
 const TOLD: usize = 10;
+
+/// Holds back the end of the turn that runs, for as long as it is there.
+pub(crate) struct HeldEnd(Arc<Shared>);
+
+impl HeldEnd {
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        shared.hub.hold_ends();
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for HeldEnd {
+    fn drop(&mut self) {
+        self.0.tell_end();
+    }
+}
 
 /// Brings back what there is. `cancel` ends it; one that is cancelled already makes it hurry instead.
 pub(crate) async fn bring_back(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use conjure_base::SessionId;
 use conjure_conversation::{LedgerError, Rejection};
+use conjure_sandbox::SandboxErrorKind;
 
 use crate::supervision::{CallError, RequestError, StartError};
 
@@ -82,6 +83,8 @@ pub enum SessionError {
     /// Its files could not be listed.
     #[error("the session's files cannot be listed: {reason}")]
     Files {
+        /// Of which kind.
+        kind: SandboxErrorKind,
         /// Why.
         reason: String,
     },

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_base::{CallId, Clock, Deadline, SessionId, SystemClock, TenantId};
+use conjure_base::{CallId, Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Block, Decision, Limits, QueueId};
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
@@ -190,6 +190,12 @@ impl Session {
             Err(SessionError::ShuttingDown) => Ok(()),
             answer => answer,
         }
+    }
+
+    /// What this knows must not leave either, from now on: not through anybody who listens already, nor in results, the audit
+    /// log and snapshots, for as long as the session is live or held here. What was told before is told.
+    pub fn conceal(&self, secrets: &Redactor) {
+        self.shared.conceal(secrets);
     }
 
     /// Lets a session be tried again that failed too often.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conjure_conversation::{Event, ModelEvent, Observer};
+use conjure_conversation::{Event, EventKind, ModelEvent, Observer};
 use tokio::sync::watch;
 
 use super::error::SessionError;
@@ -51,6 +51,18 @@ struct Ring {
     /// How many events are recorded.
     recorded: u64,
     standing: Standing,
+    ends: Ends,
+}
+
+/// How the end of a turn is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// As soon as it is recorded.
+    Told,
+    /// Later, when its files are on the host.
+    HeldBack,
+    /// This one is recorded, and held back.
+    Held(u64),
 }
 
 /// What a reader finds.
@@ -67,8 +79,14 @@ pub(crate) enum Found {
 
 impl Hub {
     pub(crate) fn new(limits: RingLimits) -> Self {
-        let ring =
-            Ring { entries: VecDeque::new(), bytes: 0, first: 0, recorded: 0, standing: Standing::Alive };
+        let ring = Ring {
+            entries: VecDeque::new(),
+            bytes: 0,
+            first: 0,
+            recorded: 0,
+            standing: Standing::Alive,
+            ends: Ends::Told,
+        };
         Self { ring: Mutex::new(ring), limits, news: watch::Sender::new(0) }
     }
 
@@ -88,8 +106,25 @@ impl Hub {
             ring.recorded = recorded;
         }
         ring.standing = Standing::Alive;
+        ring.ends = Ends::Told;
         drop(ring);
         self.tell();
+    }
+
+    /// From now on the end of a turn is held back.
+    pub(crate) fn hold_ends(&self) {
+        self.ring().ends = Ends::HeldBack;
+    }
+
+    /// It is told.
+    pub(crate) fn tell_ends(&self) {
+        self.ring().ends = Ends::Told;
+        self.tell();
+    }
+
+    /// Whether the end of a turn that is recorded now is held back.
+    pub(crate) fn holds_ends(&self) -> bool {
+        self.ring().ends != Ends::Told
     }
 
     /// The session was given up; whoever waits for more is told.
@@ -132,6 +167,10 @@ impl Hub {
     /// What there is for a reader who is at this place of the ring and wants the event `next`.
     pub(crate) fn read(&self, place: u64, next: u64) -> Found {
         let ring = self.ring();
+        let told = match ring.ends {
+            Ends::Held(seq) => seq,
+            Ends::Told | Ends::HeldBack => u64::MAX,
+        };
         if next < ring.recorded {
             // Every recorded event of the ring is there without a hole up to the last.
             let in_ring =
@@ -147,6 +186,7 @@ impl Hub {
             match entry {
                 // Seen already, from the journal.
                 Entry::Recorded(seq, _) if *seq < next => {}
+                Entry::Recorded(seq, _) if *seq >= told => break,
                 Entry::Recorded(..) => return Found::Entry(entry.clone(), after),
                 // A preview of what comes next, and not of what is over.
                 Entry::Preview(_) if next >= ring.recorded_before(number) => {
@@ -163,11 +203,14 @@ impl Hub {
 
     fn push(&self, entry: Entry, bytes: usize) {
         let mut ring = self.ring();
-        if let Entry::Recorded(seq, _) = &entry {
+        if let Entry::Recorded(seq, event) = &entry {
             if *seq != ring.recorded {
                 ring.clear();
             }
             ring.recorded = seq.saturating_add(1);
+            if let (Ends::HeldBack, EventKind::TurnFinished { .. }) = (ring.ends, &event.kind) {
+                ring.ends = Ends::Held(*seq);
+            }
         }
         ring.bytes = ring.bytes.saturating_add(bytes);
         ring.entries.push_back((entry, bytes));

@@ -42,9 +42,11 @@ pub(crate) struct Shared {
     /// Changed when an incarnation comes and when the last is gone.
     up: watch::Sender<u64>,
     health: Mutex<Health>,
-    pub(crate) redactor: Mutex<Arc<Redactor>>,
+    redactor: Mutex<Concealed>,
     pub(crate) audit: Audit,
     pub(crate) snapshot: Mutex<SessionSnapshot>,
+    /// The end of a turn that is told of when its files are on the host.
+    held_end: Mutex<Option<FinishedTurn>>,
     /// Whether the conversation is on an errand.
     underway: Mutex<Driven>,
     /// Called by the last drop.
@@ -53,6 +55,15 @@ pub(crate) struct Shared {
 
 /// What is done when nobody holds a session any more.
 pub(crate) type Forget = Box<dyn FnOnce() + Send>;
+
+/// What must not leave a session.
+#[derive(Debug, Default)]
+struct Concealed {
+    /// The redactor of the incarnation that runs, or ran last, and of its tools.
+    now: Redactor,
+    /// What was said to be secret while the session was known here.
+    later: Redactor,
+}
 
 #[derive(Debug, Clone, Default)]
 struct Health {
@@ -87,6 +98,7 @@ impl Shared {
             redactor: Mutex::default(),
             audit: Audit::default(),
             snapshot: Mutex::new(SessionSnapshot::nothing()),
+            held_end: Mutex::default(),
             underway: Mutex::new(Driven::No),
             forget: Mutex::new(Some(forget)),
         })
@@ -104,8 +116,23 @@ impl Shared {
         self.address().filter(Address::is_running)
     }
 
-    pub(crate) fn redactor(&self) -> Arc<Redactor> {
-        Arc::clone(&lock(&self.redactor))
+    /// What must not leave, as it is known now: nobody keeps it for longer than one event.
+    pub(crate) fn redactor(&self) -> Redactor {
+        lock(&self.redactor).now.clone()
+    }
+
+    /// An incarnation has its parts, which redact by this.
+    pub(crate) fn redacts_by(&self, redactor: &Redactor) {
+        let mut concealed = lock(&self.redactor);
+        redactor.learn(&concealed.later);
+        concealed.now = redactor.clone();
+    }
+
+    /// This must not leave either, from now on: what redacts already learns it, and so do later incarnations.
+    pub(crate) fn conceal(&self, secrets: &Redactor) {
+        let concealed = lock(&self.redactor);
+        concealed.later.learn(secrets);
+        concealed.now.learn(secrets);
     }
 
     /// An incarnation begins, and takes messages here: also when whoever had it started does not wait any more. It has failed
@@ -282,6 +309,14 @@ impl Shared {
         snapshot
     }
 
+    /// The end of a turn is told of, where it was held back.
+    pub(crate) fn tell_end(&self) {
+        if let Some(last) = lock(&self.held_end).take() {
+            lock(&self.snapshot).finish(last);
+        }
+        self.hub.tell_ends();
+    }
+
     /// What is told of a state that is at hand.
     pub(crate) fn observe(&self, state: &State, events: u64, is_driven: Driven) {
         let status = match (state.turn(), is_driven) {
@@ -321,6 +356,12 @@ pub(crate) enum Driven {
 }
 
 impl SessionSnapshot {
+    fn finish(&mut self, last: FinishedTurn) {
+        self.last_turn = Some(last);
+        self.status = SessionStatus::Idle;
+        self.approvals.clear();
+    }
+
     pub(crate) const fn nothing() -> Self {
         Self {
             events: 0,
@@ -358,10 +399,12 @@ impl Observer for Shared {
                 }
                 EventKind::TurnFinished { turn, stop, usage } => {
                     let model_calls = snapshot.last_turn.as_ref().map_or(0, |last| last.model_calls);
-                    snapshot.last_turn =
-                        Some(FinishedTurn { turn: *turn, stop: stop.clone(), model_calls, usage: *usage });
-                    snapshot.status = SessionStatus::Idle;
-                    snapshot.approvals.clear();
+                    let last = FinishedTurn { turn: *turn, stop: stop.clone(), model_calls, usage: *usage };
+                    if self.hub.holds_ends() {
+                        *lock(&self.held_end) = Some(last);
+                    } else {
+                        snapshot.finish(last);
+                    }
                 }
                 _ => {}
             }

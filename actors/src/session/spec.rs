@@ -24,7 +24,7 @@ pub struct SessionParts {
     pub composer: Arc<dyn Composer>,
     /// Who runs the tools, and asks whether they may run.
     pub tools: Arc<dyn ToolRunner>,
-    /// What must not leave.
+    /// What must not leave. Clones of it, as tools have them, learn what is said to be secret later.
     pub redactor: Redactor,
     /// Where the tools' files lie, where they lie somewhere.
     pub executor: Option<Arc<dyn Executor>>,

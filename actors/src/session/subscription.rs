@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_base::{Redactor, TurnId};
+use conjure_base::TurnId;
 use conjure_conversation::{Event, EventKind, ModelEvent, QueueId, SessionEvent, TurnStop, session_events};
 use conjure_journal::{PageLimit, SessionKey};
 
@@ -46,11 +46,10 @@ pub(crate) enum Item {
 /// Listens to a session. Dropping it changes nothing for the session.
 pub struct Subscription {
     /// As long as somebody listens, the session has one hub, over its being put away and coming back.
-    _shared: Arc<Shared>,
+    shared: Arc<Shared>,
     hub: Arc<Hub>,
     journal: JournalAccess,
     key: Arc<SessionKey>,
-    redactor: Arc<Redactor>,
     /// Where it is in the ring, and which event it wants next.
     place: u64,
     next: u64,
@@ -69,8 +68,7 @@ impl Subscription {
             hub,
             journal,
             key: Arc::clone(&shared.key),
-            redactor: shared.redactor(),
-            _shared: Arc::clone(shared),
+            shared: Arc::clone(shared),
             // What is in the ring already is passed by number, previews of the past are not told.
             place: if from_seq < u64::MAX { 0 } else { place },
             next,
@@ -169,7 +167,7 @@ impl Subscription {
         if matches!(event.kind, EventKind::ModelCallStarted { .. }) {
             self.pieces.clear();
         }
-        let redacted = redact_event(&self.redactor, &event);
+        let redacted = redact_event(&self.shared.redactor(), &event);
         let updates = redacted.map(|event| session_events(self.key.session, seq, &event)).unwrap_or_default();
         Item::Event { event, updates: updates.into() }
     }
@@ -187,7 +185,7 @@ impl Subscription {
             ModelEvent::Finished(_) => return None,
             other => return Some(other.clone()),
         };
-        let text = self.pieces.entry(index).or_default().push(&self.redactor, text)?;
+        let text = self.pieces.entry(index).or_default().push(&self.shared.redactor(), text)?;
         Some(match preview {
             ModelEvent::ThinkingDelta { .. } => ModelEvent::ThinkingDelta { index, text },
             ModelEvent::ToolInputDelta { .. } => ModelEvent::ToolInputDelta { index, partial_json: text },
@@ -340,7 +338,7 @@ impl Turn {
         match (&event.kind, self.phase) {
             (EventKind::TurnFinished { turn, stop, .. }, Phase::Running(running)) if *turn == running => {
                 self.phase = Phase::Over;
-                let (turn, stop) = (*turn, redact_stop(&self.subscription.redactor, stop));
+                let (turn, stop) = (*turn, redact_stop(&self.subscription.shared.redactor(), stop));
                 self.ready.push_back(TurnEvent::Ended { turn, stop });
             }
             (EventKind::Unqueued { id }, Phase::Waiting(waiting)) if *id == waiting => {

@@ -18,7 +18,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::bringing::bring_back;
+use super::bringing::{HeldEnd, bring_back};
 use super::error::SessionError;
 use super::message::Answer;
 use super::shared::{Driven, Shared};
@@ -130,6 +130,7 @@ impl Errand {
         };
         let rim =
             Rim { model: &*self.parts.model, composer: &*self.parts.composer, tools: &*self.parts.tools };
+        let _end = self.parts.executor.is_some().then(|| HeldEnd::of(&self.shared));
         let driven = run_turn(&mut self.conversation, rim, options).await;
         bring_back(&self.shared.key, self.parts.executor.as_deref(), &self.cancel).await;
         match driven {

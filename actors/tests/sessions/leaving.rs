@@ -10,8 +10,8 @@ use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
 use conjure_conversation::{Decision, TurnStop};
 use conjure_journal::{Journal as _, JournalError, MemoryJournal, Owner};
 use conjure_sandbox::{
-    CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, SandboxError, SandboxErrorKind, View,
-    Written,
+    CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, Listing, SandboxError,
+    SandboxErrorKind, View, Written,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -22,11 +22,14 @@ use crate::world::{Host, Stage, answered, key, options};
 
 /// How many sandboxes were made, how many are being cleared away, and whether they go.
 #[derive(Debug)]
-struct Dock {
+pub(crate) struct Dock {
     layout: Layout,
     made: watch::Sender<u32>,
     leaving: watch::Sender<u32>,
-    may_go: watch::Sender<bool>,
+    pub(crate) may_go: watch::Sender<bool>,
+    /// How many are asked for their files, and whether they answer.
+    pub(crate) asked: watch::Sender<u32>,
+    pub(crate) may_answer: watch::Sender<bool>,
 }
 
 impl Dock {
@@ -36,6 +39,8 @@ impl Dock {
             made: watch::Sender::new(0),
             leaving: watch::Sender::new(0),
             may_go: watch::Sender::new(false),
+            asked: watch::Sender::new(0),
+            may_answer: watch::Sender::new(true),
         })
     }
 
@@ -90,6 +95,21 @@ impl Executor for Moored {
         refused()
     }
 
+    fn list<'a>(
+        &'a self,
+        _: &'a str,
+        _: u32,
+        _: u32,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
+        async {
+            self.0.asked.send_modify(|asked| *asked += 1);
+            self.0.may_answer.subscribe().wait_for(|may| *may).await.unwrap();
+            refused().await
+        }
+        .boxed()
+    }
+
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         async {
             self.0.leaving.send_modify(|leaving| *leaving += 1);
@@ -130,14 +150,14 @@ impl Outfit for Harbour {
     }
 }
 
-struct World {
-    host: Host,
+pub(crate) struct World {
+    pub(crate) host: Host,
     journal: MemoryJournal,
-    dock: Arc<Dock>,
+    pub(crate) dock: Arc<Dock>,
 }
 
 impl World {
-    async fn new(clear_within: Duration) -> Self {
+    pub(crate) async fn new(clear_within: Duration) -> Self {
         let (journal, dock, stage) = (MemoryJournal::new(), Dock::new(), Stage::default());
         let mut options = options("first");
         options.executors.clear_within = clear_within;
@@ -148,7 +168,7 @@ impl World {
     }
 
     /// A session that has a sandbox.
-    async fn session(&self) -> Session {
+    pub(crate) async fn session(&self) -> Session {
         let session = self.host.open().await;
         use_sandbox(&session).await;
         session
@@ -171,6 +191,9 @@ impl World {
 }
 
 async fn use_sandbox(session: &Session) {
+    // It lists no folders, either.
+    let listed = session.files().await.unwrap_err();
+    assert!(matches!(listed, SessionError::Files { kind: SandboxErrorKind::Unsupported, .. }), "{listed}");
     let executor = session.executor().await.unwrap();
     let said = executor.run(Command::bash("true"), CallOptions::until(soon())).await;
     assert_eq!(said.unwrap_err().kind(), SandboxErrorKind::Unsupported);

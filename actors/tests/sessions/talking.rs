@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use conjure_actors::session::{Accepted, SessionError, SessionStatus, TurnEvent, Update};
+use conjure_base::Redactor;
 use conjure_conversation::{EventKind, Limit, Limits, ModelEvent, Rejection, ToolOutcome, TurnStop};
 
 use crate::support::{Disk, SECOND};
@@ -205,6 +206,35 @@ async fn what_leaves_is_redacted_also_in_pieces() {
         "{said}"
     );
     assert!(!said.contains("s3cr3t-value"));
+    host.shutdown().await;
+}
+
+/// What is said to be secret later is told to nobody, also not to those who listen already, nor by the next incarnation.
+#[tokio::test]
+async fn what_is_secret_later_is_redacted_for_who_listens_already() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let mut turn = session.send("call door").await.unwrap();
+    let mut listening = session.subscribe(0).await.unwrap();
+    host.stage.reached(1).await;
+    session.conceal(&Redactor::new([("LATER", "l4ter-value")]));
+    session.steer("it is l4ter-value, not s3cr3t-value").await.unwrap();
+    host.stage.open();
+    let (mut lines, _) = follow(&mut turn).await;
+    session.kill();
+    let (more, _) = follow(&mut session.send("again l4ter-value").await.unwrap()).await;
+    lines.extend(more);
+    let last = session.snapshot().await.unwrap().last_text;
+    let end = session.snapshot().await.unwrap().events;
+    while listening.next_seq() < end {
+        if let Update::Recorded(event) = listening.next().await.unwrap() {
+            lines.push(event.to_line());
+        }
+    }
+    let said = format!("{}\n{last}", lines.join("\n"));
+    assert!(!said.contains("l4ter-value") && !said.contains("s3cr3t-value"), "{said}");
+    assert!(said.contains("it is [REDACTED:LATER], not [REDACTED:KEY]"), "{said}");
+    assert_eq!(last, "heard: again [REDACTED:LATER]");
     host.shutdown().await;
 }
 

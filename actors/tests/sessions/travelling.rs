@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{Fitting, Outfit, SessionParts};
+use conjure_actors::session::{Accepted, Fitting, Outfit, Session, SessionParts, SessionStatus};
 use conjure_actors::supervision::Failure;
 use conjure_base::{CallId, SystemClock, TenantId};
 use conjure_conversation::Decision;
@@ -15,6 +15,7 @@ use conjure_sandbox::{
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 
 use crate::support::{memory, soon};
 use crate::world::{Stage, answered, follow, options};
@@ -25,6 +26,8 @@ struct Apart {
     sandbox: Sandbox,
     asked: AtomicU32,
     is_broken: AtomicBool,
+    /// Whether what was asked for comes.
+    may_come: watch::Sender<bool>,
 }
 
 impl Executor for Apart {
@@ -77,6 +80,7 @@ impl Executor for Apart {
         async move {
             assert!(!options.cancel.is_cancelled(), "it could bring nothing");
             self.asked.fetch_add(1, Ordering::SeqCst);
+            self.may_come.subscribe().wait_for(|may| *may).await.unwrap();
             if self.is_broken.load(Ordering::SeqCst) {
                 return Err(SandboxError::new(SandboxErrorKind::NoSpace, "the disk is full"));
             }
@@ -103,20 +107,71 @@ impl Outfit for Bench {
     }
 }
 
-#[tokio::test]
-async fn what_a_turn_changed_is_brought_back_after_it_and_before_the_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let context = ExecutionContext::new(folder.path().to_owned());
+async fn apart(folder: &std::path::Path) -> (Runtime, Session, Arc<Apart>) {
+    let context = ExecutionContext::new(folder.to_owned());
     let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
     let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), soon()).await.unwrap();
-    let apart = Arc::new(Apart { sandbox, asked: AtomicU32::new(0), is_broken: AtomicBool::new(false) });
-    let asked = || apart.asked.load(Ordering::SeqCst);
+    let apart = Arc::new(Apart {
+        sandbox,
+        asked: AtomicU32::new(0),
+        is_broken: AtomicBool::new(false),
+        may_come: watch::Sender::new(true),
+    });
     let bench = Bench { stage: Stage::default(), apart: Arc::clone(&apart) };
     let mut runtime_options = RuntimeOptions::new(memory(), Arc::new(bench), Owner::new("first").unwrap());
     runtime_options.sessions = options("first");
     let runtime = Runtime::spawn(runtime_options).await.unwrap();
     let session = runtime.open(SessionSpec::new(TenantId::new("acme").unwrap())).await.unwrap();
-    let session = session.with_deadline(soon());
+    (runtime, session.with_deadline(soon()), apart)
+}
+
+/// Whoever hears of a turn's end finds its files, unless nobody wants to wait for them.
+#[tokio::test]
+async fn the_end_of_a_turn_is_told_when_its_files_have_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let (runtime, session, apart) = apart(folder.path()).await;
+    for is_interrupted in [false, true] {
+        apart.may_come.send_replace(false);
+        let asked = apart.asked.load(Ordering::SeqCst);
+        let mut turn = session.send("call write").await.unwrap();
+        let (turn_id, mut second) = match turn.accepted() {
+            Accepted::Started { turn, seq } => (turn, session.subscribe(seq).await.unwrap()),
+            other => panic!("{other:?}"),
+        };
+        while apart.asked.load(Ordering::SeqCst) == asked {
+            tokio::task::yield_now().await;
+        }
+        // All is recorded; but for the end, all is told.
+        let mut told = String::new();
+        while let Some(Some(event)) = turn.next().now_or_never() {
+            told.push_str(&format!("{event:?}"));
+        }
+        assert!(told.contains("AgentMessage") && !told.contains("Ended"), "{told}");
+        while let Some(update) = second.next().now_or_never() {
+            assert!(!format!("{update:?}").contains("Idle"), "{update:?}");
+        }
+        let snapshot = session.snapshot().await.unwrap();
+        assert_eq!(snapshot.status, SessionStatus::Running(turn_id));
+        assert_ne!(snapshot.last_turn.map(|last| last.turn), Some(turn_id));
+        if is_interrupted {
+            session.interrupt().await.unwrap();
+        } else {
+            apart.may_come.send_replace(true);
+        }
+        assert_eq!(follow(&mut turn).await.1, answered());
+        let snapshot = session.snapshot().await.unwrap();
+        assert_eq!(snapshot.last_turn.map(|last| last.turn), Some(turn_id));
+    }
+    apart.may_come.send_replace(true);
+    runtime.shutdown(soon()).await.unwrap();
+    apart.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn what_a_turn_changed_is_brought_back_after_it_and_before_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (runtime, session, apart) = apart(folder.path()).await;
+    let asked = || apart.asked.load(Ordering::SeqCst);
     for turn in 1..=3 {
         // A failure is no failure of the turn, nor of the session.
         apart.is_broken.store(turn == 2, Ordering::SeqCst);

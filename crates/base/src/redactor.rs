@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Values shorter than this are not searched for: replacing every `1` or `on` would destroy the text and
 /// hide nothing.
@@ -11,31 +12,45 @@ const SHORTEST_SECRET: usize = 4;
 /// show files line by line.
 const SHORTEST_LINE: usize = 16;
 
-/// Replaces known secret values in text and bytes by `[REDACTED:NAME]`.
+/// Replaces known secret values in text and bytes by `[REDACTED:NAME]`. Clones know the same secrets, also those that one of them
+/// learns later ([`Redactor::learn`]).
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// Longest value first, so that a secret that contains another is replaced whole.
-    secrets: Vec<(String, String)>,
+    secrets: Arc<RwLock<Secrets>>,
 }
+
+/// Names and values; the longest value first, so that a secret that contains another is replaced whole.
+type Secrets = Arc<[(String, String)]>;
 
 impl Redactor {
     /// A redactor for `(name, value)` pairs. Values of fewer than four bytes are left out.
     pub fn new<N: Into<String>, V: Into<String>>(secrets: impl IntoIterator<Item = (N, V)>) -> Self {
-        let mut secrets: Vec<(String, String)> = secrets
+        let secrets = secrets
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .flat_map(with_lines)
             .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
             .collect();
-        secrets.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.cmp(b)));
-        Self { secrets }
+        Self { secrets: Arc::new(RwLock::new(sorted(secrets))) }
+    }
+
+    /// Replaces also what `other` knows, from now on and in every clone.
+    pub fn learn(&self, other: &Self) {
+        let learned = other.secrets();
+        let mut secrets = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        *secrets = sorted(secrets.iter().chain(learned.iter()).cloned().collect());
+    }
+
+    /// All that are known now. No text is looked at under the lock.
+    fn secrets(&self) -> Secrets {
+        Arc::clone(&self.secrets.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The text without the secrets; borrowed when there was none in it.
     #[must_use]
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut result = Cow::Borrowed(text);
-        for (name, value) in &self.secrets {
+        for (name, value) in &*self.secrets() {
             if result.contains(value.as_str()) {
                 result = Cow::Owned(result.replace(value.as_str(), &mark(name)));
             }
@@ -47,7 +62,8 @@ impl Redactor {
     #[must_use]
     pub fn redact_head(&self, head: &str) -> String {
         let mut text = self.redact(head).into_owned();
-        let cut = self.secrets.iter().filter_map(|(name, value)| {
+        let secrets = self.secrets();
+        let cut = secrets.iter().filter_map(|(name, value)| {
             let parts = (SHORTEST_SECRET..value.len()).rev().filter(|length| value.is_char_boundary(*length));
             parts
                 .map(|length| &value[..length])
@@ -65,7 +81,8 @@ impl Redactor {
     #[must_use]
     pub fn redact_tail(&self, tail: &str) -> String {
         let text = self.redact(tail);
-        let cut = self.secrets.iter().filter_map(|(name, value)| {
+        let secrets = self.secrets();
+        let cut = secrets.iter().filter_map(|(name, value)| {
             let parts =
                 (1..value.len().saturating_sub(SHORTEST_SECRET - 1)).filter(|at| value.is_char_boundary(*at));
             parts.map(|at| &value[at..]).find(|part| text.starts_with(part)).map(|part| (part.len(), name))
@@ -86,8 +103,14 @@ impl Redactor {
                 .filter(|length| value.is_char_boundary(*length))
                 .find(|length| text.ends_with(&value[..*length]))
         };
-        self.secrets.iter().filter_map(|(_, value)| beginning(value)).max().unwrap_or(0)
+        self.secrets().iter().filter_map(|(_, value)| beginning(value)).max().unwrap_or(0)
     }
+}
+
+fn sorted(mut secrets: Vec<(String, String)>) -> Secrets {
+    secrets.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.cmp(b)));
+    secrets.dedup();
+    secrets.into()
 }
 
 fn mark(name: &str) -> String {
@@ -105,7 +128,8 @@ fn with_lines((name, value): (String, String)) -> Vec<(String, String)> {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names: Vec<&str> = self.secrets.iter().map(|(name, _)| name.as_str()).collect();
+        let secrets = self.secrets();
+        let mut names: Vec<&str> = secrets.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         f.debug_list().entries(names).finish()
@@ -131,6 +155,18 @@ mod tests {
     fn a_longer_secret_is_replaced_whole() {
         let redactor = Redactor::new([("SHORT", "abcd"), ("LONG", "xxabcdxx")]);
         assert_eq!(redactor.redact("1 xxabcdxx 2 abcd"), "1 [REDACTED:LONG] 2 [REDACTED:SHORT]");
+    }
+
+    #[test]
+    fn what_one_learns_all_its_clones_know() {
+        let redactor = Redactor::new([("SHORT", "abcd")]);
+        let clone = redactor.clone();
+        for _ in 0..2 {
+            redactor.learn(&Redactor::new([("LONG", "xxabcdxx"), ("SHORT", "abcd")]));
+        }
+        redactor.learn(&clone);
+        assert_eq!(clone.redact("1 xxabcdxx 2 abcd"), "1 [REDACTED:LONG] 2 [REDACTED:SHORT]");
+        assert_eq!(format!("{:?}", clone.secrets().len()), "2");
     }
 
     #[test]
