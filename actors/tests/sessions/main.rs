@@ -9,11 +9,15 @@ mod ending;
 #[cfg(test)]
 mod failing;
 #[cfg(test)]
+mod full_disk;
+#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod listening;
+#[cfg(test)]
+mod overload;
 #[cfg(test)]
 mod runtime;
 #[cfg(test)]

@@ -1,0 +1,212 @@
+//! More than a session takes: each message that is refused is told so at once, none is lost, what was accepted is done.
+
+use std::sync::Arc;
+
+use conjure_actors::runtime::{Runtime, RuntimeError, RuntimeOptions, SessionSpec};
+use conjure_actors::session::{SessionError, Update};
+use conjure_base::{CallId, TenantId};
+use conjure_conversation::{Decision, EventKind, QUEUE_LIMIT};
+use conjure_journal::Owner;
+use conjure_sandbox::SandboxErrorKind;
+use futures_util::future::join_all;
+
+use crate::leaving::World;
+use crate::support::{SECOND, memory, soon};
+use crate::world::{Host, Stage, answered, options};
+
+/// More at once than any of a session's queues has room for.
+const MANY: usize = 200;
+
+/// How many were refused; each of the others is as it must be.
+fn refused<T: std::fmt::Debug>(
+    results: Vec<Result<T, SessionError>>,
+    accepted: impl Fn(Result<T, SessionError>),
+) -> usize {
+    let mut refused = 0;
+    for result in results {
+        match result {
+            Err(error @ SessionError::Overloaded { .. }) => {
+                assert!(error.is_retryable());
+                refused += 1;
+            }
+            other => accepted(other),
+        }
+    }
+    refused
+}
+
+/// The mailbox of the session's actor. The test's one thread sends before the actor comes to run.
+#[tokio::test]
+async fn a_mailbox_that_is_full_refuses_and_serves_what_it_took() {
+    let mut few = options("first");
+    few.queue = 8;
+    let host = Host::over(memory(), Stage::default(), few).await;
+    let session = host.open().await;
+    session.attach().await.unwrap();
+    for _ in 0..3 {
+        let snapshots = join_all((0..MANY).map(|_| session.snapshot())).await;
+        let refused = refused(snapshots, |snapshot| drop(snapshot.unwrap()));
+        assert!((MANY - 9..MANY).contains(&refused), "{refused}");
+    }
+    let sent = join_all((0..MANY).map(|number| session.send(format!("number {number}")))).await;
+    let turns: Vec<_> = sent
+        .into_iter()
+        .filter_map(|sent| match sent {
+            Ok(turn) => Some(turn),
+            Err(SessionError::Overloaded { .. }) => None,
+            Err(error) => panic!("{error}"),
+        })
+        .collect();
+    assert!((1..=9).contains(&turns.len()), "{}", turns.len());
+    let accepted = turns.len();
+    for turn in turns {
+        assert_eq!(turn.end().await, Ok(answered()));
+    }
+    let begun = |kind: &&EventKind| matches!(kind, EventKind::TurnStarted { .. });
+    assert_eq!(
+        host.events(&session).await.iter().filter(begun).count(),
+        accepted,
+        "what was refused is not done"
+    );
+    host.shutdown().await;
+}
+
+/// The inbox of a running turn, and the durable queue behind it.
+#[tokio::test]
+async fn an_inbox_that_is_full_refuses_and_what_was_queued_has_its_turn() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let first = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    let mut turns = Vec::new();
+    let (mut overloaded, mut full) = (0, 0);
+    for round in 0..3 {
+        for sent in join_all((0..MANY).map(|number| session.send(format!("{round} {number}")))).await {
+            match sent {
+                Ok(turn) => turns.push(turn),
+                Err(SessionError::Overloaded { .. }) => overloaded += 1,
+                Err(SessionError::Rejected(_)) => full += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert_eq!(turns.len(), QUEUE_LIMIT);
+    assert!(full > 0, "{overloaded} {full}");
+    assert_eq!(turns.len() + overloaded + full, 3 * MANY);
+    let queued = |kind: &&EventKind| matches!(kind, EventKind::Queued { .. });
+    assert_eq!(host.events(&session).await.iter().filter(queued).count(), turns.len());
+    host.stage.open();
+    assert_eq!(first.end().await, Ok(answered()));
+    for turn in turns {
+        assert_eq!(turn.end().await, Ok(answered()));
+    }
+    host.shutdown().await;
+}
+
+/// What waits for the end of a turn.
+#[tokio::test]
+async fn a_stash_that_is_full_refuses_and_what_waited_is_answered() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let turn = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    let decide = || session.decide(CallId::new("none"), Decision::Allow);
+    let (decided, ()) = tokio::join!(join_all((0..MANY).map(|_| decide())), async {
+        // Everything that is asked for now stands before this.
+        session.snapshot().await.unwrap();
+        host.stage.open();
+    });
+    let refused =
+        refused(decided, |decided| assert!(matches!(decided, Err(SessionError::Rejected(_))), "{decided:?}"));
+    assert_eq!(refused, MANY - 64);
+    assert_eq!(turn.end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn listings_under_way_are_bounded_and_answered() {
+    let world = World::new(SECOND).await;
+    let session = world.session().await;
+    let before = *world.dock.asked.borrow();
+    world.dock.may_answer.send_replace(false);
+    let (listed, ()) = tokio::join!(join_all((0..MANY).map(|_| session.files())), async {
+        world.dock.asked.subscribe().wait_for(|asked| *asked >= before + 64).await.unwrap();
+        session.snapshot().await.unwrap();
+        world.dock.may_answer.send_replace(true);
+    });
+    let refused = refused(listed, |listed| {
+        assert!(
+            matches!(listed, Err(SessionError::Files { kind: SandboxErrorKind::Unsupported, .. })),
+            "{listed:?}"
+        );
+    });
+    assert_eq!(refused, MANY - 64);
+    world.dock.may_go.send_replace(true);
+    world.host.shutdown().await;
+}
+
+/// Listeners that do not read hold nothing but their place: the ring stays as small as it is, and each finds all that is recorded.
+#[tokio::test]
+async fn listeners_that_do_not_read_miss_nothing() {
+    let mut small = options("first");
+    small.ring = (16, 1 << 16);
+    let host = Host::over(memory(), Stage::default(), small).await;
+    let session = host.open().await;
+    let mut listeners = Vec::new();
+    for _ in 0..MANY / 4 {
+        listeners.push(session.subscribe(0).await.unwrap());
+    }
+    for number in 0..20 {
+        assert_eq!(session.send(format!("number {number}")).await.unwrap().end().await, Ok(answered()));
+    }
+    let end = session.snapshot().await.unwrap().events;
+    let mut first = None;
+    for mut listener in listeners {
+        let (mut said, mut has_lagged) = (String::new(), false);
+        while listener.next_seq() < end {
+            match listener.next().await.unwrap() {
+                Update::Recorded(event) => said.push_str(&event.to_line()),
+                Update::Lagged => has_lagged = true,
+                _ => {}
+            }
+        }
+        assert!(has_lagged);
+        assert_eq!(said.matches("agent.message").count(), 20);
+        assert_eq!(*first.get_or_insert_with(|| said.clone()), said);
+    }
+    host.shutdown().await;
+}
+
+/// A tenant's live sessions; one that is put away makes room, and no other tenant notices.
+#[tokio::test]
+async fn a_tenant_with_too_many_live_sessions_is_refused_until_one_is_put_away() {
+    let stage = Stage::default();
+    let mut options = RuntimeOptions::new(memory(), Arc::new(stage.clone()), Owner::new("first").unwrap());
+    options.sessions = crate::world::options("first");
+    options.sessions_per_tenant = 3;
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let open = |tenant: &str| runtime.open(SessionSpec::new(TenantId::new(tenant).unwrap()));
+    let opened = join_all((0..20).map(|_| open("acme"))).await;
+    let (mut sessions, mut refused) = (Vec::new(), 0);
+    for opened in opened {
+        match opened {
+            Ok(session) => sessions.push(session),
+            Err(RuntimeError::Session(SessionError::Overloaded { .. })) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((sessions.len(), refused), (3, 17));
+    let other = open("umbra").await.unwrap();
+    assert_eq!(other.send("hello").await.unwrap().end().await, Ok(answered()));
+    sessions[0].close().await.unwrap();
+    while runtime.health().live_sessions > 3 {
+        tokio::task::yield_now().await;
+    }
+    let more = open("acme").await.unwrap();
+    for session in [&sessions[1], &sessions[2], &more] {
+        assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
+    }
+    assert!(matches!(sessions[0].send("hello").await, Err(SessionError::Overloaded { .. })));
+    runtime.shutdown(soon()).await.unwrap();
+    stage.check();
+}
