@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conjure_actors::session::Session;
+use conjure_actors::session::{Session, SessionError};
 use conjure_base::{SessionId, TenantId};
 use conjure_journal::SessionKey;
 
@@ -46,7 +46,7 @@ impl Runtime {
                 tree.conceal(key, &outfitter.redactor(key));
             }
             return match tree.session(&key.tenant, key.session).await.map_err(RuntimeError::from) {
-                Err(error) => Err(self.forgotten(key, error).await),
+                Err(error) => Err(self.explained(key, self.forgotten(key, error).await).await),
                 attached => attached,
             };
         }
@@ -63,6 +63,21 @@ impl Runtime {
             Err(error) => Err(self.forgotten(key, error).await),
             attached => attached,
         }
+    }
+
+    /// The tree knows in words why a session that somebody holds does not start; what its parts lack is told by its type.
+    async fn explained(&self, key: &SessionKey, error: RuntimeError) -> RuntimeError {
+        let RuntimeError::Session(SessionError::NotStarted { .. } | SessionError::Quarantined { .. }) = error
+        else {
+            return error;
+        };
+        let looking = async {
+            let profile = self.records().await?.profile(key).await?;
+            self.inner.outfitter.prepare(key, &profile).await
+        };
+        let looked = looking.await;
+        self.inner.outfitter.settle(key);
+        looked.err().unwrap_or(error)
     }
 
     /// Where a session was deleted while it was looked for, nothing is left of what it was given and made meanwhile.

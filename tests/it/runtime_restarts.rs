@@ -180,6 +180,46 @@ async fn what_is_secret_is_recorded_nowhere_and_given_again() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+/// Whoever listened before a secret was given does not hear it, nor does the model in what its tools say.
+#[tokio::test]
+async fn a_secret_that_is_given_later_is_redacted_at_once() {
+    let host = Host::new(ExecutorKind::Jail);
+    let runtime = host.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    let mut listener = session.subscribe(0).await.unwrap();
+    let given = Given::new().environment("LATE_TOKEN", "t0ken-given-later").secret("late", "pa55word-of-eve");
+    runtime.session_with(&tenant("acme"), session.id(), given).await.unwrap();
+    let said = ask(&session, "$ echo pa55word-of-eve t0ken-given-later").await;
+    assert_eq!(said, "it says: [REDACTED:late] [REDACTED:LATE_TOKEN]\n");
+    let end = session.snapshot().await.unwrap().events;
+    while listener.next_seq() < end {
+        let update = format!("{:?}", listener.next().await.unwrap());
+        assert!(!update.contains("pa55word-of-eve") && !update.contains("t0ken-given"), "{update}");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// Also where somebody holds the session, so that it is only started again.
+#[tokio::test]
+async fn what_a_held_session_lacks_is_told_by_its_type() {
+    let host = Host::new(ExecutorKind::Jail);
+    let work = host.folder().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let runtime = host.start().await;
+    let session = runtime.open(spec().workspace(&work)).await.unwrap();
+    session.close().await.unwrap();
+    while runtime.health().live_sessions > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    std::fs::remove_dir(&work).unwrap();
+    let error = runtime.session(&tenant("acme"), session.id()).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Workspace { path, .. } if *path == work), "{error}");
+    std::fs::create_dir(&work).unwrap();
+    runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    assert_eq!(ask(&session, "hello").await, "heard: hello");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
 /// Whether a file in a folder holds these bytes.
 fn holds(folder: &Path, bytes: &[u8]) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {

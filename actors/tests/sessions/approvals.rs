@@ -1,6 +1,6 @@
 //! Waiting for a person: over being put away, and over a restart of the process.
 
-use conjure_actors::session::{SessionError, SessionStatus};
+use conjure_actors::session::{SessionError, SessionStatus, TurnEvent, Update};
 use conjure_base::TurnId;
 use conjure_conversation::{Decision, Rejection, TurnStop};
 
@@ -59,7 +59,7 @@ async fn a_wait_for_a_person_survives_the_process() {
     let mut listening = session.subscribe(0).await.unwrap();
     let mut lines = String::new();
     while !lines.contains("end_turn") {
-        if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
+        if let Update::Recorded(event) = listening.next().await.unwrap() {
             lines.push_str(&event.to_line());
         }
     }
@@ -95,4 +95,29 @@ async fn an_interruption_beside_a_decision_is_not_lost_while_another_waits() {
         assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
     }
     host.shutdown().await;
+}
+
+/// The host stops as soon as it hears that a person is asked.
+#[tokio::test]
+async fn a_shutdown_beside_the_question_leaves_the_turn_waiting() {
+    for _ in 0..20 {
+        let disk = Disk::new();
+        let host = Host::over(disk.sqlite(), Stage::default(), options("first")).await;
+        let session = host.open().await;
+        let key = key(&session);
+        let mut turn = session.send("call ask").await.unwrap();
+        loop {
+            let event = turn.next().await.unwrap().unwrap();
+            if let TurnEvent::Update(Update::Recorded(event)) = event
+                && event.to_line().contains("requires_action")
+            {
+                break;
+            }
+        }
+        host.shutdown().await;
+        let host = Host::over(disk.sqlite(), Stage::default(), options("second")).await;
+        let status = host.session(&key).snapshot().await.unwrap().status;
+        assert_eq!(status, SessionStatus::AwaitingApproval(TurnId::FIRST));
+        host.shutdown().await;
+    }
 }

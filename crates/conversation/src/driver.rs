@@ -45,7 +45,8 @@ pub struct Rim<'a> {
 
 /// How a turn may be ended and added to from outside.
 pub struct TurnOptions<'a> {
-    /// Interrupts the turn: the model call is dropped, tools have the grace to end.
+    /// Interrupts the turn: the model call is dropped, tools have the grace to end. A turn that waits for a person goes on
+    /// waiting; to end it, submit [`CommandKind::Interrupt`].
     pub cancel: CancellationToken,
     /// When the turn must have ended; the same happens as by cancellation.
     pub deadline: Deadline,
@@ -192,7 +193,9 @@ impl Driver<'_> {
     async fn run(mut self) -> Result<TurnOutcome, DriveError> {
         loop {
             let step = next(self.conversation.state());
-            if step != Step::Idle && self.is_over() {
+            // A wait for a person is no work that could be broken off: whoever wants the turn ended says so by a command.
+            let is_waiting = step == Step::AwaitApproval && !self.time_is_up();
+            if step != Step::Idle && self.is_over() && !is_waiting {
                 self.interrupt().await?;
                 continue;
             }
@@ -213,7 +216,11 @@ impl Driver<'_> {
 
     /// Whether the turn was cancelled or its time is up.
     fn is_over(&self) -> bool {
-        self.cancel.is_cancelled() || self.conversation.clock().remaining(self.deadline).is_zero()
+        self.cancel.is_cancelled() || self.time_is_up()
+    }
+
+    fn time_is_up(&self) -> bool {
+        self.conversation.clock().remaining(self.deadline).is_zero()
     }
 
     /// The limit of time counts on: who decided on the calls may have taken long.

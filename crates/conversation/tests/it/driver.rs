@@ -98,6 +98,11 @@ async fn a_person_is_asked_before_anything_of_the_answer_runs_and_the_wait_survi
 
     let mut conversation = world.load().await;
     let again = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    assert_eq!(again, TurnOutcome::RequiresAction(approvals.clone()));
+    // Whoever stops driving does not end a wait that nobody drives.
+    let cancelled = TurnOptions::default();
+    cancelled.cancel.cancel();
+    let again = world.drive(&mut conversation, cancelled).await.unwrap();
     assert_eq!(again, TurnOutcome::RequiresAction(approvals));
     let deny = Decision::Deny { reason: "no".to_owned() };
     for (call, decision) in [("2", Decision::Allow), ("3", deny)] {
