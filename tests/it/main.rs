@@ -35,6 +35,7 @@ mod run_command;
 mod runtime_bed;
 mod runtime_breakers;
 mod runtime_cancelled;
+mod runtime_catalogs;
 #[cfg(feature = "docker")]
 mod runtime_containers;
 mod runtime_disks;
