@@ -96,7 +96,7 @@ impl From<RuntimeError> for Failure {
     }
 }
 
-const ANOTHER_FOLDER: &str = "`--data DIR` names another data folder, as does `CONJURE_DATA`";
+pub(crate) const ANOTHER_FOLDER: &str = "`--data DIR` names another data folder, as does `CONJURE_DATA`";
 
 /// What helps, where the error itself does not say it.
 const fn journal_hint(kind: JournalErrorKind) -> Option<&'static str> {

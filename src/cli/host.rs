@@ -12,7 +12,7 @@ use conjure::{
 };
 use tempfile::TempDir;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{ANOTHER_FOLDER, Failure};
 use crate::cli::session_args::{LOCAL, Place};
 use crate::cli::terminal::{Terminal, printable};
 
@@ -172,9 +172,9 @@ fn is_unusable(error: &RuntimeError) -> bool {
 
 fn refused(error: RuntimeError) -> Failure {
     let failure = Failure::from(error);
-    match failure.hint {
-        Some(_) => failure,
-        None => {
+    match &failure.hint {
+        Some(hint) if hint != ANOTHER_FOLDER => failure,
+        _ => {
             failure.hint("`--data DIR` names another data folder; `--ephemeral` keeps nothing of the session")
         }
     }

@@ -122,7 +122,10 @@ fn what_was_produced_is_listed_and_kept_and_the_input_is_not() {
 
 /// The names in a folder.
 fn names(folder: &Path) -> Vec<std::ffi::OsString> {
-    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort_unstable();
+    names
 }
 
 /// A run that says that its session is not kept, in this home.
@@ -138,7 +141,9 @@ fn nothing_is_left_of_a_run_that_is_not_to_be_kept() {
     // The data folder alone, and nothing of the run in it.
     assert_eq!(names(home.path()), [".local"]);
     let data = home.path().join(".local/share/conjure");
-    assert_eq!(names(&data), ["tenants"]);
+    assert_eq!(names(&data), ["hosts", "tenants"]);
+    // A lock, and no host.
+    assert_eq!(names(&data.join("hosts")), ["begin.turn"]);
     for folder in ["sandboxes", "workspaces"] {
         assert_eq!(names(&data.join("tenants/local").join(folder)), [""; 0]);
     }
