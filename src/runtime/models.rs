@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use conjure_actors::admission::{AdmittedModel, Gate};
+use conjure_base::TenantId;
 use conjure_conversation::Model;
 #[cfg(feature = "anthropic")]
 use secrecy::{ExposeSecret as _, SecretString};
@@ -11,11 +14,16 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::error::RuntimeError;
 use crate::config::Config;
 
+/// How long a call waits to be admitted. Its turn's own limits may end it sooner.
+const ADMITTED_WITHIN: Duration = Duration::from_secs(600);
+
 /// Those that the host gave, and those of the service where it gave a key.
 #[derive(Clone, Default)]
 pub(crate) struct Models {
     given: BTreeMap<String, Arc<dyn Model>>,
     pub(crate) default: Option<String>,
+    /// What every call passes, where there is one.
+    pub(crate) gate: Option<Gate>,
     #[cfg(feature = "anthropic")]
     key: Option<SecretString>,
     #[cfg(feature = "anthropic")]
@@ -61,8 +69,21 @@ impl Models {
         wanted.or(self.default.as_deref()).ok_or(RuntimeError::NoModel)
     }
 
-    /// The model of this name.
-    pub(crate) fn find(&self, name: &str, config: &Config) -> Result<Arc<dyn Model>, RuntimeError> {
+    /// The model of this name, for a session of this tenant.
+    pub(crate) fn find(
+        &self,
+        name: &str,
+        tenant: &TenantId,
+        config: &Config,
+    ) -> Result<Arc<dyn Model>, RuntimeError> {
+        let model = self.named(name, config)?;
+        Ok(match &self.gate {
+            Some(gate) => Arc::new(AdmittedModel::new(model, gate.clone(), tenant.clone(), ADMITTED_WITHIN)),
+            None => model,
+        })
+    }
+
+    fn named(&self, name: &str, config: &Config) -> Result<Arc<dyn Model>, RuntimeError> {
         if let Some(given) = self.given.get(name) {
             return Ok(Arc::clone(given));
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use conjure_actors::admission::Gate;
 use conjure_actors::registry::RegistryOptions;
 use conjure_actors::session::SessionOptions;
 use conjure_conversation::Model;
@@ -41,6 +42,7 @@ pub struct RuntimeOptions {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) owner: Option<String>,
     pub(crate) own: BTreeMap<String, Own>,
+    pub(crate) sandbox_gate: Option<Gate>,
     /// The host's own connectors to container engines, whose leftovers the start removes.
     #[cfg(feature = "docker")]
     pub(crate) engines: Vec<conjure_sandbox::Docker>,
@@ -71,6 +73,7 @@ impl From<Config> for RuntimeOptions {
             approver: Arc::new(AllowAll),
             owner: None,
             own: BTreeMap::new(),
+            sandbox_gate: None,
             #[cfg(feature = "docker")]
             engines: Vec::new(),
             project: None,
@@ -171,6 +174,32 @@ impl RuntimeOptions {
     #[must_use]
     pub fn executor(mut self, name: impl Into<String>, factory: impl ExecutorFactory + 'static) -> Self {
         self.own.insert(name.into(), Own::Factory(Arc::new(factory)));
+        self
+    }
+
+    /// Every sandbox passes this gate, from before it is made until nothing of it is left: so many are live at a time, and
+    /// tenants that wait are served by their shares. A session has its sandbox until it is put away.
+    ///
+    /// ```
+    /// use conjure::{Config, Gate, RuntimeOptions, Share, TenantId};
+    ///
+    /// let gate = Gate::new("the sandboxes", 64, Share { admitted: 16, ..Share::default() });
+    /// let options = RuntimeOptions::from(Config::default()).sandbox_gate(gate.clone());
+    /// // At any time:
+    /// gate.set_share(&TenantId::new("acme")?, Some(Share { admitted: 32, ..Share::default() }));
+    /// # let _ = options;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sandbox_gate(mut self, gate: Gate) -> Self {
+        self.sandbox_gate = Some(gate);
+        self
+    }
+
+    /// Every call of a model passes this gate, from before its request is sent until its answer is there.
+    #[must_use]
+    pub fn model_gate(mut self, gate: Gate) -> Self {
+        self.models.gate = Some(gate);
         self
     }
 

@@ -233,7 +233,8 @@ impl Inner {
 
     /// Blocks.
     fn make(&self, key: &SessionKey, profile: &Profile) -> Result<Parts, RuntimeError> {
-        let model = self.models.find(self.models.name(profile.model.as_deref())?, &self.config)?;
+        let model = self.models.name(profile.model.as_deref())?;
+        let model = self.models.find(model, &key.tenant, &self.config)?;
         let given = self.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
         let complete = given.complete(key.session, profile)?;
         let kind =

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use conjure_actors::admission::{AdmittedSource, Gate};
 use conjure_actors::executors::{ConnectorSource, ExecutorSource};
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use conjure_journal::SessionKey;
@@ -74,6 +75,8 @@ pub(crate) enum Kind<'a> {
 /// The sandboxes of a runtime.
 pub(crate) struct Sandboxes {
     own: BTreeMap<String, Own>,
+    /// What every sandbox passes, where there is one.
+    gate: Option<Gate>,
     connectors: Mutex<Connectors>,
 }
 
@@ -81,8 +84,8 @@ pub(crate) struct Sandboxes {
 type Connectors = BTreeMap<(TenantId, &'static str), Arc<dyn Connector>>;
 
 impl Sandboxes {
-    pub(crate) fn new(own: BTreeMap<String, Own>) -> Self {
-        Self { own, connectors: Mutex::default() }
+    pub(crate) fn new(own: BTreeMap<String, Own>, gate: Option<Gate>) -> Self {
+        Self { own, gate, connectors: Mutex::default() }
     }
 
     /// What this name stands for. The host's own names stand before ours.
@@ -99,6 +102,20 @@ impl Sandboxes {
 
     /// Where the sandboxes of a session come from. Blocks.
     pub(crate) fn source(
+        &self,
+        session: &SessionKey,
+        kind: &Kind<'_>,
+        config: &Config,
+        context: SessionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
+        let source = self.source_of(session, kind, config, context)?;
+        Ok(match &self.gate {
+            Some(gate) => Arc::new(AdmittedSource::new(source, gate.clone(), session.tenant.clone())),
+            None => source,
+        })
+    }
+
+    fn source_of(
         &self,
         session: &SessionKey,
         kind: &Kind<'_>,

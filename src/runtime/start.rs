@@ -59,7 +59,7 @@ impl Runtime {
             options.models,
             options.tools,
             options.approver,
-            Sandboxes::new(options.own),
+            Sandboxes::new(options.own, options.sandbox_gate),
         );
         outfitter.check_tools()?;
         let mut made =

@@ -50,6 +50,7 @@ mod runtime_programs;
 mod runtime_restarts;
 mod runtime_sandboxes;
 mod runtime_sessions;
+mod runtime_shares;
 mod runtime_turns;
 mod sessions_command;
 mod signals;

@@ -1,0 +1,96 @@
+//! What tenants share of a host: sandboxes and calls of models pass gates.
+
+use std::sync::{Arc, Mutex};
+
+use conjure::{
+    ExecutorKind, Gate, Request, RuntimeOptions, SessionSpec, Share, TurnStop, model_fn, parse_response,
+};
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+
+use crate::runtime_bed::{Host, ask, follow, soon, tenant};
+
+/// Far more sandboxes are asked for at once than there may be: they wait for each other, and each is had.
+#[tokio::test]
+async fn sixty_four_sandboxes_asked_for_at_once_are_had_four_at_a_time() {
+    let host = Host::new(ExecutorKind::Jail);
+    let gate = Gate::new("the sandboxes", 4, Share::default());
+    let runtime = conjure::Runtime::spawn(host.options().sandbox_gate(gate.clone())).await.unwrap();
+    let most = Mutex::new(0);
+    let all = (0..64).map(|number| {
+        let (runtime, gate, most) = (runtime.clone(), gate.clone(), &most);
+        async move {
+            let spec = SessionSpec::new(tenant(&format!("t{}", number % 7))).without_skills();
+            let session = runtime.open(spec).await.unwrap();
+            let said = ask(&session, &format!("$ echo number {number}")).await;
+            assert_eq!(said, format!("it says: number {number}\n"));
+            let admitted = gate.load().admitted;
+            let mut most = most.lock().unwrap();
+            *most = admitted.max(*most);
+            drop(most);
+            // Its sandbox goes with it.
+            session.close().await.unwrap();
+        }
+    });
+    join_all(all).await;
+    assert_eq!(*most.lock().unwrap(), 4, "all that there may be, and no more");
+    runtime.shutdown(soon()).await.unwrap();
+    assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
+}
+
+/// Where none may wait, the model is told that there was none, and the turn goes on.
+#[tokio::test]
+async fn a_sandbox_that_is_not_to_be_had_is_told_to_the_model() {
+    let host = Host::new(ExecutorKind::Jail);
+    let gate = Gate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
+    let runtime = conjure::Runtime::spawn(host.options().sandbox_gate(gate)).await.unwrap();
+    let open = || runtime.open(SessionSpec::new(tenant("acme")).without_skills());
+    let (first, second) = (open().await.unwrap(), open().await.unwrap());
+    assert_eq!(ask(&first, "$ echo here").await, "it says: here\n");
+    let told = ask(&second, "$ echo here").await;
+    assert!(
+        told.contains("the sandboxes of the tenant `acme` are 1, and 0 more wait: try again in"),
+        "{told}"
+    );
+    first.close().await.unwrap();
+    while !ask(&second, "$ echo here").await.ends_with("it says: here\n") {
+        tokio::task::yield_now().await;
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// One tenant has ten calls on their way when another comes: that one is next.
+#[tokio::test]
+async fn a_flood_of_model_calls_waits_behind_itself() {
+    let host = Host::new(ExecutorKind::Jail);
+    let (door, order) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let model = {
+        let (door, order) = (Arc::clone(&door), Arc::clone(&order));
+        model_fn(move |request: Request| {
+            let (door, order) = (Arc::clone(&door), Arc::clone(&order));
+            async move {
+                door.acquire().await.unwrap().forget();
+                order.lock().unwrap().push(request.messages.last().unwrap().text());
+                Ok(parse_response(r#"{"content": [], "stop_reason": "end_turn"}"#).unwrap())
+            }
+        })
+    };
+    let gate = Gate::new("the model calls", 1, Share::default());
+    let options = RuntimeOptions::from(host.config()).model("slow", model).model_gate(gate.clone());
+    let runtime = conjure::Runtime::spawn(options).await.unwrap();
+    let mut turns = Vec::new();
+    for (number, whose) in ["flood"; 10].iter().chain(&["other"]).enumerate() {
+        let session = runtime.open(SessionSpec::new(tenant(whose)).without_skills()).await.unwrap();
+        turns.push(session.send(*whose).await.unwrap());
+        while usize::try_from(gate.load().admitted).unwrap() + gate.load().waiting < number + 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    door.add_permits(11);
+    for mut turn in turns {
+        assert!(matches!(follow(&mut turn).await.0, TurnStop::Answered(_)));
+    }
+    let order = order.lock().unwrap().clone();
+    assert_eq!((order.len(), order[0].as_str(), order[1].as_str()), (11, "flood", "other"));
+    runtime.shutdown(soon()).await.unwrap();
+}
