@@ -1,7 +1,5 @@
 //! What fails: killed actors, lost journals, takeovers, outfits that are missing (A1, A9, A13).
 
-use std::sync::Arc;
-
 use conjure_actors::session::{SessionError, SessionStatus};
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{EventKind, ToolOutcome};
@@ -132,13 +130,7 @@ async fn a_takeover_stops_the_old_owner() {
 async fn a_journal_that_is_lost_under_a_turn_is_a_value_and_the_turn_goes_on() {
     let inner = MemoryJournal::new();
     let faulty = Faulty::new(inner);
-    let opened = faulty.clone();
-    let open: Arc<conjure_actors::journal::OpenJournal> = Arc::new(move || {
-        opened.mend();
-        let journal: Arc<dyn Journal> = Arc::new(opened.clone());
-        Box::pin(async move { Ok(journal) })
-    });
-    let host = Host::over(open, Stage::default(), options("first")).await;
+    let host = Host::over(faulty.mended_when_opened(), Stage::default(), options("first")).await;
     let session = host.open().await;
     for appends in 0..9 {
         faulty.lose_after(appends);
@@ -163,13 +155,7 @@ async fn a_journal_that_is_lost_under_a_turn_is_a_value_and_the_turn_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn what_the_journal_recorded_without_saying_so_is_told_and_gone_on_with() {
     let faulty = Faulty::new(MemoryJournal::new());
-    let opened = faulty.clone();
-    let open: Arc<conjure_actors::journal::OpenJournal> = Arc::new(move || {
-        opened.mend();
-        let journal: Arc<dyn Journal> = Arc::new(opened.clone());
-        Box::pin(async move { Ok(journal) })
-    });
-    let host = Host::over(open, Stage::default(), options("first")).await;
+    let host = Host::over(faulty.mended_when_opened(), Stage::default(), options("first")).await;
     let session = host.open().await;
     let mut listening = session.subscribe(0).await.unwrap();
     for appends in 0..9 {
@@ -263,13 +249,7 @@ async fn a_burst_is_one_attempt_to_start() {
 #[tokio::test(start_paused = true)]
 async fn an_interruption_that_cannot_be_recorded_is_not_acknowledged() {
     let faulty = Faulty::new(MemoryJournal::new());
-    let opened = faulty.clone();
-    let open: Arc<conjure_actors::journal::OpenJournal> = Arc::new(move || {
-        opened.mend();
-        let journal: Arc<dyn Journal> = Arc::new(opened.clone());
-        Box::pin(async move { Ok(journal) })
-    });
-    let host = Host::over(open, Stage::default(), options("first")).await;
+    let host = Host::over(faulty.mended_when_opened(), Stage::default(), options("first")).await;
     let session = host.open().await;
     let _turn = session.send("call door").await.unwrap();
     host.stage.reached(1).await;

@@ -100,6 +100,16 @@ impl Faulty {
         Self { inner, fault: Arc::default() }
     }
 
+    /// This journal, which fails no more once it is opened anew.
+    pub(crate) fn mended_when_opened(&self) -> Arc<OpenJournal> {
+        let opened = self.clone();
+        Arc::new(move || {
+            opened.mend();
+            let journal: Arc<dyn Journal> = Arc::new(opened.clone());
+            Box::pin(async move { Ok(journal) })
+        })
+    }
+
     pub(crate) fn lose_after(&self, appends: u64) {
         self.fault.lock().unwrap().lost_after = Some(appends);
     }
