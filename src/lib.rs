@@ -99,6 +99,9 @@ pub use conjure_conversation::{Approval, Decision, PinnedSkill, Profile, QueueId
 pub use conjure_journal::SqliteOptions;
 pub use conjure_journal::{JournalError, JournalErrorKind, ListCursor, Owner, SessionKey};
 
+// What is counted.
+pub use conjure_actors::metrics;
+
 // Tools of the host, and who allows calls.
 pub use conjure_toolbox::{
     AllowAll, Approver, Caller, DenyAll, OutputLimits, Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox,

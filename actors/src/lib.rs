@@ -8,13 +8,14 @@
 //! [`supervision`] is a library of its own: OTP's semantics (child specs, strategies, restart intensity, ordered
 //! shutdown, monitors) on the actors of `ractor`, which this crate alone names. [`executors`] is the sandbox of a session,
 //! watched and replaced; [`registry`] keeps the catalogs of skills as their folders are; [`admission`] is who is next where
-//! tenants share what a host has.
+//! tenants share what a host has; [`metrics`] is what all of that is counted by.
 
 mod unwind;
 
 pub mod admission;
 pub mod executors;
 pub mod journal;
+pub mod metrics;
 pub mod registry;
 pub mod runtime;
 pub mod session;

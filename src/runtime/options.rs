@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure_actors::admission::Gate;
+use conjure_actors::metrics::MeterOptions;
 use conjure_actors::registry::RegistryOptions;
 use conjure_actors::session::SessionOptions;
 use conjure_conversation::Model;
@@ -50,6 +51,7 @@ pub struct RuntimeOptions {
     pub(crate) treat: Arc<dyn Fn(&mut SessionOptions) + Send + Sync>,
     pub(crate) registry: RegistryOptions,
     pub(crate) sessions_per_tenant: usize,
+    pub(crate) metrics: MeterOptions,
     #[cfg(feature = "sqlite")]
     pub(crate) journal: SqliteOptions,
 }
@@ -80,6 +82,7 @@ impl From<Config> for RuntimeOptions {
             treat: Arc::new(|_| {}),
             registry: RegistryOptions::default(),
             sessions_per_tenant: usize::MAX,
+            metrics: MeterOptions::default(),
             #[cfg(feature = "sqlite")]
             journal: SqliteOptions::default(),
         }
@@ -235,6 +238,14 @@ impl RuntimeOptions {
     #[must_use]
     pub const fn sessions_per_tenant(mut self, most: usize) -> Self {
         self.sessions_per_tenant = most;
+        self
+    }
+
+    /// Counted so, by the `metrics` facade, where the host has installed a recorder before: [`metrics::names`](crate::metrics::names)
+    /// lists what there is.
+    #[must_use]
+    pub const fn metrics(mut self, options: MeterOptions) -> Self {
+        self.metrics = options;
         self
     }
 

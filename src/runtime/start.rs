@@ -67,6 +67,7 @@ impl Runtime {
         (options.treat)(&mut made.sessions);
         made.registry = options.registry;
         made.sessions_per_tenant = options.sessions_per_tenant;
+        made.metrics = options.metrics;
         let tree = tree::Runtime::spawn(made).await?;
         let runtime =
             Self { inner: Arc::new(Inner { work: Work::default(), tree, outfitter, storage, presence }) };

@@ -53,7 +53,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 27] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 28] = [
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
@@ -75,6 +75,7 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 27] = [
     ("http-body-util", &["conjure-anthropic"]),
     ("hyper", &["conjure-anthropic", "conjure-sandbox"]),
     ("hyper-util", &["conjure-anthropic", "conjure-sandbox"]),
+    ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic"]),
     ("rustls", &["conjure-anthropic"]),

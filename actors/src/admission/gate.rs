@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock, TenantId};
+use metrics::{counter, gauge};
 use tokio::sync::oneshot;
 
 use super::schedule::{Asked, Schedule, Ticket};
 use super::share::Share;
+use crate::metrics::names;
 
 /// What is told to whoever is refused before anybody was admitted long enough to learn from.
 const FIRST_GUESS: Duration = Duration::from_millis(250);
@@ -128,7 +130,9 @@ impl Gate {
     pub async fn admit(&self, tenant: &TenantId, deadline: Deadline) -> Result<Permit, Overloaded> {
         let mut waiting = {
             let mut state = self.inner.lock();
-            match state.schedule.ask(tenant) {
+            let asked = state.schedule.ask(tenant);
+            self.inner.tell(&state);
+            match asked {
                 Asked::Admitted => return Ok(Permit::new(&self.inner, tenant.clone())),
                 Asked::Refused => return Err(self.inner.overloaded(&state, tenant)),
                 Asked::Waiting(ticket) => {
@@ -197,7 +201,15 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells how full it is. Under the lock, so that what was told last is true.
+    fn tell(&self, state: &State) {
+        gauge!(names::GATE_ADMITTED, "gate" => self.what).set(state.schedule.admitted());
+        #[expect(clippy::cast_precision_loss, reason = "nobody counts so many")]
+        gauge!(names::GATE_WAITING, "gate" => self.what).set(state.schedule.waiting() as f64);
+    }
+
     fn overloaded(&self, state: &State, tenant: &TenantId) -> Overloaded {
+        counter!(names::GATE_REFUSED, "gate" => self.what).increment(1);
         let (admitted, waiting) = state.schedule.load(tenant);
         let share = state.schedule.share(tenant);
         let places = share.admitted.min(state.schedule.capacity()).max(1);
@@ -229,6 +241,7 @@ impl Inner {
                 None => unwanted.push(permit),
             }
         }
+        self.tell(&state);
         drop(state);
         // Each takes the lock, and may admit another.
         drop(unwanted);
@@ -264,6 +277,7 @@ impl Drop for Waiting<'_> {
         // Else it was admitted: the permit, if it was not taken, is dropped with its channel, after the lock.
         if state.waiting.remove(&self.ticket).is_some() {
             state.schedule.leave(self.tenant, self.ticket);
+            self.gate.tell(&state);
         }
     }
 }

@@ -50,6 +50,9 @@ impl ExecutorActor {
         context.spawn_lasting(move |over| async move {
             let kept = keep(&makings, deadline, (&path, &address), ready, &over).await;
             if let Err((error, ready)) = kept {
+                if let Some(meter) = &makings.berth.meter {
+                    meter.refused(&error);
+                }
                 // Told when nothing of it is left.
                 let _ = ready.send(Err(error));
             }
@@ -107,6 +110,8 @@ async fn keep(
         None => Ok(()),
         Some(Err(error)) => Err((error, ready)),
         Some(Ok(occupant)) => {
+            let took = makings.start_within.saturating_sub(SystemClock.remaining(deadline));
+            let _counted = berth.meter.as_ref().map(|meter| meter.live(took));
             // Whoever waited may have given up: then the actor is over.
             let _ = ready.send(Ok(()));
             watch(&occupant, berth, address, over).await;
@@ -182,6 +187,9 @@ async fn furnished(
 async fn watch(occupant: &Arc<Occupant>, berth: &Berth, address: &Address<ExecutorMessage>, over: Over<'_>) {
     match over.unless(occupant.ended()).await {
         Some(reason) => {
+            if let Some(meter) = &berth.meter {
+                meter.lost();
+            }
             berth.vacate(occupant, reason.clone());
             // It may just be ending by itself.
             let _ = address.send(ExecutorMessage::Lost(reason));

@@ -13,11 +13,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::notice::Notice;
+use crate::metrics::SandboxMeter;
 
 /// What the tools' side and the actor's share.
 pub(crate) struct Berth {
     occupant: watch::Sender<Option<Arc<Occupant>>>,
     pub(crate) mooring: Arc<Mooring>,
+    /// What sandboxes are counted with, where they are.
+    pub(crate) meter: Option<SandboxMeter>,
     state: Mutex<State>,
 }
 
@@ -60,10 +63,11 @@ pub(crate) struct Occupant {
 }
 
 impl Berth {
-    pub(crate) fn new(notice: Option<Notice>, mooring: Arc<Mooring>) -> Self {
+    pub(crate) fn new(notice: Option<Notice>, mooring: Arc<Mooring>, meter: Option<SandboxMeter>) -> Self {
         Self {
             occupant: watch::Sender::new(None),
             mooring,
+            meter,
             state: Mutex::new(State { notice, ..State::default() }),
         }
     }

@@ -8,6 +8,7 @@ use super::berth::{Berth, Mooring};
 use super::notice::Notice;
 use super::source::ExecutorSource;
 use super::supervised::SupervisedExecutor;
+use crate::metrics::SandboxMeter;
 use crate::supervision::{
     Backoff, ChildId, ChildSpec, Domain, Intensity, SpecError, Supervisor, SupervisorSpec,
 };
@@ -49,6 +50,7 @@ pub struct Executors {
     options: ExecutorOptions,
     began: Began,
     mooring: Arc<Mooring>,
+    meter: Option<SandboxMeter>,
 }
 
 /// What a session knows of sandboxes.
@@ -69,7 +71,12 @@ impl Executors {
             .intensity(options.intensity)
             .quarantine_after(options.attempts)
             .build();
-        Ok((spec, Self { supervisor, options, began: Began::Now, mooring: Arc::default() }))
+        Ok((spec, Self { supervisor, options, began: Began::Now, mooring: Arc::default(), meter: None }))
+    }
+
+    pub(crate) fn counted_by(mut self, meter: SandboxMeter) -> Self {
+        self.meter = Some(meter);
+        self
     }
 
     pub(crate) fn began(mut self, began: Began) -> Self {
@@ -95,7 +102,7 @@ impl Executors {
     /// None that a caller could cause.
     pub fn supervise(self, source: Arc<dyn ExecutorSource>) -> Result<SupervisedExecutor, SpecError> {
         let notice = (self.began == Began::Before).then(|| Notice::resumed(source.isolation()));
-        let berth = Arc::new(Berth::new(notice, self.mooring));
+        let berth = Arc::new(Berth::new(notice, self.mooring, self.meter));
         let id = ChildId::new("executor")?;
         Ok(SupervisedExecutor::new(id, source, self.supervisor, berth, self.options))
     }

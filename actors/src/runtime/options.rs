@@ -10,6 +10,7 @@ use conjure_conversation::{Message, Profile};
 use conjure_journal::Owner;
 
 use crate::journal::OpenJournal;
+use crate::metrics::MeterOptions;
 use crate::registry::RegistryOptions;
 use crate::session::{Outfit, SessionOptions};
 
@@ -30,6 +31,8 @@ pub struct RuntimeOptions {
     pub partitions: NonZeroUsize,
     /// How many sessions of a tenant may be live at a time; those that are put away do not count.
     pub sessions_per_tenant: usize,
+    /// How it is counted.
+    pub metrics: MeterOptions,
     /// How long the tree may take to start.
     pub start_within: Duration,
 }
@@ -46,6 +49,7 @@ impl RuntimeOptions {
             registry: RegistryOptions::default(),
             partitions: NonZeroUsize::MIN.saturating_add(7),
             sessions_per_tenant: usize::MAX,
+            metrics: MeterOptions::default(),
             start_within: Duration::from_secs(30),
         }
     }

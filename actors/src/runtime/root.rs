@@ -14,6 +14,7 @@ use super::index::Index;
 use super::options::{Health, RuntimeOptions, SessionSpec, Turns};
 use super::tenants::Tenants;
 use crate::journal::{CallFailure, JournalAccess, journal_actor};
+use crate::metrics::Meter;
 use crate::registry::{Registry, RegistrySpec};
 use crate::session::{Session, SessionError, Setting, Shared, encoded};
 use crate::supervision::{
@@ -59,6 +60,7 @@ impl Runtime {
             journal: access,
             outfit: options.outfit,
             options: Arc::new(options.sessions),
+            meter: Meter::new(options.metrics),
             draining: CancellationToken::new(),
         };
         let tenants = Tenants::new(partitions, options.sessions_per_tenant);

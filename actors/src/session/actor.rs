@@ -32,6 +32,7 @@ use super::spec::{Fitting, Resume, SessionParts};
 use super::work::{Errand, Order, Outcome, answer_all, has_run_tools};
 use crate::executors::{Began, Executors};
 use crate::journal::CallFailure;
+use crate::metrics::Counted;
 use crate::supervision::{Context, Failure, Flow, Job, Worker};
 
 /// When what the journal failed is tried again; twice as long after each further failure, up to the other.
@@ -52,6 +53,7 @@ pub(crate) struct SessionActor {
     stash: VecDeque<Parcel>,
     /// Listings under way.
     listings: Vec<Job>,
+    _counted: Counted,
 }
 
 /// Where the conversation is.
@@ -146,6 +148,7 @@ impl SessionActor {
             failures: 0,
             stash: VecDeque::new(),
             listings: Vec::new(),
+            _counted: setting.meter.live_session(&shared.key.tenant),
         })
     }
 

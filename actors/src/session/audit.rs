@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use conjure_base::{CallId, Redactor, Timestamp, TurnId};
 use conjure_conversation::{
@@ -18,14 +19,15 @@ use conjure_journal::SessionKey;
 use conjure_sandbox::{Boundary, Executor};
 
 use super::redaction::redact_json;
+use crate::metrics::Meter;
 
 /// Bytes of an input, and of a name, that are told.
 const INPUT: usize = 2_048;
 const NAME: usize = 128;
 
 /// The audit log of one session.
-#[derive(Default)]
 pub(crate) struct Audit {
+    meter: Meter,
     book: Mutex<Book>,
 }
 
@@ -69,6 +71,11 @@ struct Entry {
 }
 
 impl Audit {
+    /// An empty one; what it tells of is counted, too.
+    pub(crate) fn counted_by(meter: Meter) -> Self {
+        Self { meter, book: Mutex::default() }
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +117,7 @@ impl Audit {
         };
         let mut book = self.book();
         book.fittings = Some(Fittings { redactor: redactor.clone(), sandbox });
-        book.tell(key);
+        book.tell(key, &self.meter);
     }
 
     /// This was recorded.
@@ -149,7 +156,7 @@ impl Audit {
             }
             _ => return,
         }
-        book.tell(key);
+        book.tell(key, &self.meter);
     }
 }
 
@@ -167,9 +174,11 @@ impl Book {
         self.pending.push(Entry { turn: self.turn, open, ended, outcome, output });
     }
 
-    fn tell(&mut self, key: &SessionKey) {
+    fn tell(&mut self, key: &SessionKey, meter: &Meter) {
         let Some(Fittings { redactor, sandbox }) = &self.fittings else { return };
         for entry in self.pending.drain(..) {
+            let (tool, took) = (&entry.open.call.name, entry.took());
+            meter.tool_call(&key.tenant, tool, entry.outcome, took);
             if tracing::enabled!(target: "conjure::audit", tracing::Level::INFO) {
                 entry.tell(key, redactor, sandbox);
             }
@@ -178,13 +187,21 @@ impl Book {
 }
 
 impl Entry {
-    fn tell(self, key: &SessionKey, redactor: &Redactor, sandbox: &str) {
-        let Self { turn, open: Open { call, run }, ended, outcome, output } = self;
-        let began = match run {
+    /// When it began, where that is known.
+    const fn began(&self) -> Option<Timestamp> {
+        match self.open.run {
             Run::Begun(at) => Some(at),
             Run::NotBegun | Run::BegunBefore => None,
-        };
-        let duration = began.zip(ended).map(|(began, ended)| ended.since(began));
+        }
+    }
+
+    fn took(&self) -> Option<Duration> {
+        self.began().zip(self.ended).map(|(began, ended)| ended.since(began))
+    }
+
+    fn tell(self, key: &SessionKey, redactor: &Redactor, sandbox: &str) {
+        let (began, took) = (self.began(), self.took());
+        let Self { turn, open: Open { call, .. }, outcome, output, .. } = self;
         // What the model chose may hold what it was told.
         let id = redactor.redact(call.id.as_str());
         let name = redactor.redact(&call.name);
@@ -199,7 +216,7 @@ impl Entry {
             input = cut(&input, INPUT),
             sandbox,
             began = began.map(tracing::field::display),
-            duration_ms = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+            duration_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
             outcome,
             output_bytes = output.map(|bytes| bytes as u64),
             "a tool call ended"

@@ -11,6 +11,7 @@ use super::bringing::IN_HASTE;
 use super::mail::Mail;
 use super::shared::Shared;
 use crate::executors::Executors;
+use crate::metrics::SandboxMeter;
 use crate::supervision::{
     Address, AutoShutdown, ChildId, ChildSpec, Context, Failure, Restart, Shutdown, Significance, SpecError,
     Strategy, SupervisorSpec, WorkerSpec,
@@ -24,6 +25,7 @@ use crate::supervision::{
 pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<Mail>), SpecError> {
     let options = &shared.setting.options;
     let (executors_spec, executors) = Executors::vacant(options.executors)?;
+    let executors = executors.counted_by(SandboxMeter::new(&shared.setting.meter, &shared.key.tenant));
     let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false) });
     let start = move |context: Context<Mail>| {
         let (shared, executors) = (Arc::clone(&down.shared), executors.clone());

@@ -13,12 +13,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::journal::{CallFailure, JournalAccess};
+use crate::metrics::names;
 
 /// What the events of conversations are called in the journal.
 pub const EVENT_KIND: &str = "conversation";
 
 /// For how long an append is tried again that a busy journal has refused: a result that is not recorded is lost.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// No append is measured beyond this.
+const LONGEST_APPEND: Duration = Duration::from_secs(3_600);
 
 /// When for the first time; twice as long after each refusal, up to the other.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -50,6 +54,12 @@ impl JournalLedger {
         let events = page.events.iter().map(|recorded| read(key, recorded)).collect::<Result<_, _>>()?;
         Ok((events, page.total))
     }
+}
+
+/// So many events are durable, after so long.
+fn appended(count: u64, took: Duration) {
+    metrics::counter!(names::JOURNAL_EVENTS).increment(count);
+    metrics::histogram!(names::JOURNAL_APPEND_DURATION).record(took);
 }
 
 /// Events as the journal has them.
@@ -100,6 +110,8 @@ impl Ledger for JournalLedger {
         async move {
             let give_up = SystemClock.deadline(BUSY);
             let mut pause = FIRST_PAUSE;
+            let count = events.len() as u64;
+            let patience = SystemClock.deadline(LONGEST_APPEND);
             loop {
                 let events = encoded(events)?;
                 let append = |journal: &dyn conjure_journal::Journal| {
@@ -112,7 +124,12 @@ impl Ledger for JournalLedger {
                         SystemClock.sleep_until(SystemClock.deadline(pause)).await;
                         pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
                     }
-                    answer => return answer.map_err(failure),
+                    answer => {
+                        if answer.is_ok() {
+                            appended(count, LONGEST_APPEND.saturating_sub(SystemClock.remaining(patience)));
+                        }
+                        return answer.map_err(failure);
+                    }
                 }
             }
         }

@@ -24,6 +24,7 @@ use super::mail::Mail;
 use super::message::{SessionSnapshot, SessionStatus};
 use super::redaction::{redact_json, redact_stop};
 use super::spec::{Resume, Setting};
+use crate::metrics::Book;
 use crate::supervision::{Address, Exit, RequestError, StartError, StartFailure, Supervisor};
 
 pub(crate) struct Shared {
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     health: Mutex<Health>,
     redactor: Mutex<Concealed>,
     pub(crate) audit: Audit,
+    counts: Book,
     pub(crate) snapshot: Mutex<SessionSnapshot>,
     /// The end of a turn that is told of when its files are on the host.
     held_end: Mutex<Option<FinishedTurn>>,
@@ -84,7 +86,10 @@ impl Shared {
         forget: Forget,
     ) -> Arc<Self> {
         let (entries, bytes) = setting.options.ring;
+        let counts = Book::new(&setting.meter, &key.tenant);
         Arc::new(Self {
+            audit: Audit::counted_by(setting.meter.clone()),
+            counts,
             key: Arc::new(key),
             hub: Arc::new(Hub::new(RingLimits { entries, bytes })),
             setting,
@@ -96,7 +101,6 @@ impl Shared {
             up: watch::Sender::new(0),
             health: Mutex::default(),
             redactor: Mutex::default(),
-            audit: Audit::default(),
             snapshot: Mutex::new(SessionSnapshot::nothing()),
             held_end: Mutex::default(),
             underway: Mutex::new(Driven::No),
@@ -409,6 +413,7 @@ impl Observer for Shared {
                 _ => {}
             }
         }
+        self.counts.recorded(event);
         self.audit.recorded(&self.key, event);
         self.hub.recorded(seq, event);
     }

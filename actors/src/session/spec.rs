@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executors::{ExecutorOptions, Executors};
 use crate::journal::JournalAccess;
+use crate::metrics::Meter;
 use crate::supervision::Failure;
 
 /// What a session's owner works with. Made anew for each incarnation.
@@ -120,6 +121,8 @@ pub struct Setting {
     pub outfit: Arc<dyn Outfit>,
     /// How they are treated.
     pub options: Arc<SessionOptions>,
+    /// What they are counted with.
+    pub meter: Meter,
     /// Cancelled when no turn is to begin any more.
     pub draining: CancellationToken,
 }

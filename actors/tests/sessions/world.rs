@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
+use conjure_actors::metrics::{Meter, MeterOptions};
 use conjure_actors::session::{
     Fitting, Outfit, Session, SessionOptions, SessionParts, Setting, Turn, TurnEvent, Update,
 };
@@ -241,6 +242,7 @@ impl Host {
             journal: access.clone(),
             outfit,
             options: Arc::new(options),
+            meter: Meter::new(MeterOptions::default()),
             draining: CancellationToken::new(),
         };
         Self { root, access, setting, sessions, stage }

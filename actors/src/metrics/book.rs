@@ -1,0 +1,127 @@
+//! What a session's record is counted by: its turns and its model calls.
+//!
+//! State: when the turn and the model call that run began, in memory. After a crash they are not known, and what they took is not
+//! told; that they ended is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conjure_base::{TenantId, Timestamp};
+use conjure_conversation::{ApiErrorKind, Event, EventKind, ModelErrorKind, TurnStop, Usage};
+use metrics::{counter, histogram};
+
+use super::labels::Label;
+use super::meter::Meter;
+use super::names;
+
+/// Counts what one session records.
+#[derive(Debug)]
+pub(crate) struct Book {
+    tenant: Label,
+    began: Mutex<Began>,
+}
+
+#[derive(Debug, Default)]
+struct Began {
+    turn: Option<Timestamp>,
+    model_call: Option<Timestamp>,
+}
+
+impl Book {
+    pub(crate) fn new(meter: &Meter, tenant: &TenantId) -> Self {
+        Self { tenant: meter.tenant(tenant), began: Mutex::default() }
+    }
+
+    /// This was recorded.
+    pub(crate) fn recorded(&self, event: &Event) {
+        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        match &event.kind {
+            EventKind::TurnStarted { .. } => began.turn = Some(event.at),
+            EventKind::ModelCallStarted { .. } => began.model_call = Some(event.at),
+            EventKind::ModelAnswered { response, .. } => {
+                self.model_call("ok");
+                self.took(names::MODEL_CALL_DURATION, began.model_call.take(), event.at);
+                self.used(&response.usage);
+            }
+            EventKind::ModelCallFailed { error, .. } => {
+                began.model_call = None;
+                self.model_call(class(&error.kind));
+            }
+            EventKind::ModelCallAbandoned { .. } => {
+                began.model_call = None;
+                self.model_call("abandoned");
+            }
+            EventKind::TurnFinished { stop, .. } => {
+                counter!(names::TURNS, "tenant" => Arc::clone(&self.tenant), "stop" => end(stop))
+                    .increment(1);
+                self.took(names::TURN_DURATION, began.turn.take(), event.at);
+            }
+            _ => {}
+        }
+    }
+
+    fn model_call(&self, outcome: &'static str) {
+        counter!(names::MODEL_CALLS, "tenant" => Arc::clone(&self.tenant), "outcome" => outcome).increment(1);
+    }
+
+    fn took(&self, what: &'static str, began: Option<Timestamp>, ended: Timestamp) {
+        if let Some(began) = began {
+            histogram!(what, "tenant" => Arc::clone(&self.tenant)).record(ended.since(began));
+        }
+    }
+
+    fn used(&self, usage: &Usage) {
+        let kinds = [
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+            ("cache_creation", usage.cache_creation_input_tokens),
+            ("cache_read", usage.cache_read_input_tokens),
+        ];
+        for (kind, tokens) in kinds {
+            if tokens > 0 {
+                counter!(names::TOKENS, "tenant" => Arc::clone(&self.tenant), "kind" => kind)
+                    .increment(tokens);
+            }
+        }
+        if usage.cost_micros > 0 {
+            counter!(names::COST, "tenant" => Arc::clone(&self.tenant)).increment(usage.cost_micros);
+        }
+    }
+}
+
+const fn end(stop: &TurnStop) -> &'static str {
+    match stop {
+        TurnStop::Answered(_) => "answered",
+        TurnStop::Cut(_) => "cut",
+        TurnStop::Refused => "refused",
+        TurnStop::Limit(_) => "limit",
+        TurnStop::ModelFailed(_) => "model_failed",
+        TurnStop::Interrupted => "interrupted",
+        TurnStop::Deadline => "deadline",
+        _ => "other",
+    }
+}
+
+/// The class of a failure. What the service invents is one class: it must not make series.
+const fn class(kind: &ModelErrorKind) -> &'static str {
+    match kind {
+        ModelErrorKind::Connection => "connection",
+        ModelErrorKind::Truncated => "truncated",
+        ModelErrorKind::Protocol => "protocol",
+        ModelErrorKind::Timeout => "timeout",
+        ModelErrorKind::Overloaded => "overloaded",
+        ModelErrorKind::Script => "script",
+        ModelErrorKind::Api(kind) => match kind {
+            ApiErrorKind::InvalidRequest => "invalid_request_error",
+            ApiErrorKind::Authentication => "authentication_error",
+            ApiErrorKind::Billing => "billing_error",
+            ApiErrorKind::Permission => "permission_error",
+            ApiErrorKind::NotFound => "not_found_error",
+            ApiErrorKind::RateLimit => "rate_limit_error",
+            ApiErrorKind::Timeout => "timeout_error",
+            ApiErrorKind::Api => "api_error",
+            ApiErrorKind::Overloaded => "overloaded_error",
+            ApiErrorKind::Unknown(_) => "unknown",
+        },
+        _ => "other",
+    }
+}

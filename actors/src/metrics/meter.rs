@@ -1,0 +1,135 @@
+//! What all sessions of a runtime are counted with.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::TenantId;
+use conjure_sandbox::{SandboxError, SandboxErrorKind};
+use metrics::{Gauge, counter, gauge, histogram};
+
+use super::labels::{Label, Labels};
+use super::names;
+
+/// How a runtime counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeterOptions {
+    /// How many tenants have series of their own, the first ones that are seen; all others are `other` together. 0: nobody is told
+    /// apart.
+    pub tenants: usize,
+    /// How many tools have.
+    pub tools: usize,
+}
+
+impl Default for MeterOptions {
+    /// 100 tenants, 64 tools.
+    fn default() -> Self {
+        Self { tenants: 100, tools: 64 }
+    }
+}
+
+/// Counts what happens in a runtime. Clones count together.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    tenants: Arc<Labels>,
+    tools: Arc<Labels>,
+}
+
+impl Meter {
+    /// Counts so.
+    #[must_use]
+    pub fn new(options: MeterOptions) -> Self {
+        Self { tenants: Arc::new(Labels::new(options.tenants)), tools: Arc::new(Labels::new(options.tools)) }
+    }
+
+    pub(crate) fn tenant(&self, tenant: &TenantId) -> Label {
+        self.tenants.of(tenant.as_str())
+    }
+
+    /// A session is live for as long as this is kept.
+    pub(crate) fn live_session(&self, tenant: &TenantId) -> Counted {
+        let tenant = self.tenant(tenant);
+        counter!(names::SESSION_STARTS, "tenant" => Arc::clone(&tenant)).increment(1);
+        Counted::one_of(gauge!(names::SESSIONS_LIVE, "tenant" => tenant))
+    }
+
+    /// A tool call ended.
+    pub(crate) fn tool_call(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        outcome: &'static str,
+        took: Option<Duration>,
+    ) {
+        let tenant = self.tenant(tenant);
+        // A name that nobody has is the model's invention: only what has run gets a series.
+        let tool = match outcome {
+            "rejected" | "denied" => self.tools.known(tool),
+            _ => self.tools.of(tool),
+        };
+        counter!(names::TOOL_CALLS, "tenant" => Arc::clone(&tenant), "tool" => Arc::clone(&tool), "outcome" => outcome)
+            .increment(1);
+        if let Some(took) = took {
+            histogram!(names::TOOL_CALL_DURATION, "tenant" => tenant, "tool" => tool).record(took);
+        }
+    }
+}
+
+/// Counts the sandboxes of a tenant.
+#[derive(Debug, Clone)]
+pub(crate) struct SandboxMeter {
+    tenant: Label,
+}
+
+impl SandboxMeter {
+    pub(crate) fn new(meter: &Meter, tenant: &TenantId) -> Self {
+        Self { tenant: meter.tenant(tenant) }
+    }
+
+    /// One serves calls for as long as this is kept; making it took so long.
+    pub(crate) fn live(&self, took: Duration) -> Counted {
+        histogram!(names::SANDBOX_START_DURATION, "tenant" => Arc::clone(&self.tenant)).record(took);
+        self.started("ok");
+        Counted::one_of(gauge!(names::SANDBOXES_LIVE, "tenant" => Arc::clone(&self.tenant)))
+    }
+
+    /// One was not made.
+    pub(crate) fn refused(&self, error: &SandboxError) {
+        let is_overload = error.kind() == SandboxErrorKind::Overloaded;
+        self.started(if is_overload { "overloaded" } else { "failed" });
+    }
+
+    /// One ended without having been told to.
+    pub(crate) fn lost(&self) {
+        counter!(names::SANDBOXES_LOST, "tenant" => Arc::clone(&self.tenant)).increment(1);
+    }
+
+    fn started(&self, outcome: &'static str) {
+        let tenant = Arc::clone(&self.tenant);
+        counter!(names::SANDBOX_STARTS, "tenant" => tenant, "outcome" => outcome).increment(1);
+    }
+}
+
+/// One in a gauge, until it is dropped.
+pub(crate) struct Counted {
+    gauge: Gauge,
+}
+
+impl Counted {
+    fn one_of(gauge: Gauge) -> Self {
+        gauge.increment(1.0);
+        Self { gauge }
+    }
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.gauge.decrement(1.0);
+    }
+}

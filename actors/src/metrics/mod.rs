@@ -1,0 +1,14 @@
+//! What a runtime counts, by the `metrics` facade: a host installs whatever recorder it likes, and without one nothing is kept.
+//!
+//! [`names`] lists every metric with its unit and labels. A label has few values, whatever tenants and models come up with:
+//! [`Labels`] bounds them. State: which values have a label of their own, in memory; after a crash they are given out anew.
+
+pub mod names;
+
+mod book;
+mod labels;
+mod meter;
+
+pub(crate) use book::Book;
+pub(crate) use meter::{Counted, SandboxMeter};
+pub use meter::{Meter, MeterOptions};

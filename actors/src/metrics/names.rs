@@ -1,0 +1,87 @@
+//! The metrics, by name. Durations are seconds, as histograms; `_total` are counters; the rest are gauges.
+//!
+//! `tenant` is the tenant's id, or `other` beyond [`MeterOptions::tenants`](super::MeterOptions::tenants). Where a label has a
+//! closed set of values, they are listed.
+
+/// Turns that ended. `tenant`; `stop`: `answered`, `cut`, `refused`, `limit`, `model_failed`, `interrupted`, `deadline`.
+pub const TURNS: &str = "conjure_turns_total";
+
+/// How long turns took, from their beginning to their end, waiting for people included. `tenant`.
+pub const TURN_DURATION: &str = "conjure_turn_duration_seconds";
+
+/// Model calls that ended. `tenant`; `outcome`: `ok`, `abandoned` (its driver ended in between), or the class of the failure, as
+/// `rate_limit_error`, `connection`, `overloaded`.
+pub const MODEL_CALLS: &str = "conjure_model_calls_total";
+
+/// How long model calls took that were answered. `tenant`.
+pub const MODEL_CALL_DURATION: &str = "conjure_model_call_duration_seconds";
+
+/// Tokens of answers. `tenant`; `kind`: `input`, `output`, `cache_creation`, `cache_read`.
+pub const TOKENS: &str = "conjure_tokens_total";
+
+/// What answers cost, in millionths of a dollar, where the price is known. `tenant`.
+pub const COST: &str = "conjure_cost_micro_dollars_total";
+
+/// Tool calls that ran, or were denied. `tenant`; `tool`: its name, or `other` beyond a few; `outcome`: as in the audit log
+/// (`ok`, `error`, `rejected`, `denied`, `cancelled`, `timed_out`, `lost`, `crashed`, `unknown`).
+pub const TOOL_CALLS: &str = "conjure_tool_calls_total";
+
+/// How long tool calls took. `tenant`, `tool`.
+pub const TOOL_CALL_DURATION: &str = "conjure_tool_call_duration_seconds";
+
+/// Sessions that are live: idle or at work, not put away. `tenant`.
+pub const SESSIONS_LIVE: &str = "conjure_sessions_live";
+
+/// Sessions that came to be live: opened, found, revived, or started again after a failure. `tenant`.
+pub const SESSION_STARTS: &str = "conjure_session_starts_total";
+
+/// Sandboxes that serve calls. `tenant`.
+pub const SANDBOXES_LIVE: &str = "conjure_sandboxes_live";
+
+/// Sandboxes that were to be made. `tenant`; `outcome`: `ok`, `overloaded`, `failed`.
+pub const SANDBOX_STARTS: &str = "conjure_sandbox_starts_total";
+
+/// How long sandboxes took that came to serve calls, waiting at gates included. `tenant`.
+pub const SANDBOX_START_DURATION: &str = "conjure_sandbox_start_duration_seconds";
+
+/// Sandboxes that ended without having been told to. `tenant`.
+pub const SANDBOXES_LOST: &str = "conjure_sandboxes_lost_total";
+
+/// Events that were recorded and are durable. No labels.
+pub const JOURNAL_EVENTS: &str = "conjure_journal_events_total";
+
+/// How long it took until events were durable, from their being sent, waiting for others included. No labels.
+pub const JOURNAL_APPEND_DURATION: &str = "conjure_journal_append_duration_seconds";
+
+/// What a gate has admitted at the moment. `gate`.
+pub const GATE_ADMITTED: &str = "conjure_gate_admitted";
+
+/// Who waits at a gate at the moment. `gate`.
+pub const GATE_WAITING: &str = "conjure_gate_waiting";
+
+/// What a gate has refused. `gate`.
+pub const GATE_REFUSED: &str = "conjure_gate_refused_total";
+
+/// Says of each metric what it is and in which unit, to the recorder that is installed: once, after it was.
+pub fn describe() {
+    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+    describe_counter!(TURNS, Unit::Count, "Turns that ended");
+    describe_histogram!(TURN_DURATION, Unit::Seconds, "How long turns took");
+    describe_counter!(MODEL_CALLS, Unit::Count, "Model calls that ended");
+    describe_histogram!(MODEL_CALL_DURATION, Unit::Seconds, "How long model calls took that were answered");
+    describe_counter!(TOKENS, Unit::Count, "Tokens of answers");
+    describe_counter!(COST, Unit::Count, "What answers cost, in millionths of a dollar");
+    describe_counter!(TOOL_CALLS, Unit::Count, "Tool calls that ran or were denied");
+    describe_histogram!(TOOL_CALL_DURATION, Unit::Seconds, "How long tool calls took");
+    describe_gauge!(SESSIONS_LIVE, Unit::Count, "Sessions that are live");
+    describe_counter!(SESSION_STARTS, Unit::Count, "Sessions that came to be live");
+    describe_gauge!(SANDBOXES_LIVE, Unit::Count, "Sandboxes that serve calls");
+    describe_counter!(SANDBOX_STARTS, Unit::Count, "Sandboxes that were to be made");
+    describe_histogram!(SANDBOX_START_DURATION, Unit::Seconds, "How long sandboxes took to serve calls");
+    describe_counter!(SANDBOXES_LOST, Unit::Count, "Sandboxes that ended without having been told to");
+    describe_counter!(JOURNAL_EVENTS, Unit::Count, "Events that were recorded and are durable");
+    describe_histogram!(JOURNAL_APPEND_DURATION, Unit::Seconds, "How long it took until events were durable");
+    describe_gauge!(GATE_ADMITTED, Unit::Count, "What a gate has admitted at the moment");
+    describe_gauge!(GATE_WAITING, Unit::Count, "Who waits at a gate at the moment");
+    describe_counter!(GATE_REFUSED, Unit::Count, "What a gate has refused");
+}

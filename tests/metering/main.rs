@@ -1,0 +1,132 @@
+//! What a host's recorder of metrics is told of sessions, their turns, calls and sandboxes, and of gates. A process of its own, as
+//! there is one recorder for a whole process.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, which fail by panic")]
+
+use std::time::Duration;
+
+use conjure::metrics::MeterOptions;
+use conjure::{
+    ApiErrorKind, Clock as _, Config, Environment, ExecutorKind, Gate, Model, ModelError, ModelErrorKind,
+    Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings, Share, SystemClock, TenantId, model_fn,
+    parse_response,
+};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+/// Runs what it is told to, by a tool that it is told of or by one that nobody has.
+fn model() -> impl Model {
+    model_fn(|request: Request| async move {
+        let words = request.messages.last().map(|message| message.text()).unwrap_or_default();
+        if words == "fail" {
+            return Err(ModelError::new(ModelErrorKind::Api(ApiErrorKind::Unknown("odd".to_owned())), "no"));
+        }
+        let content = match (words.split_once(' '), request.call) {
+            (Some((tool, command)), 1) => {
+                let input = serde_json::json!({"command": command, "description": "d"});
+                serde_json::json!([{
+                    "type": "tool_use", "id": format!("toolu_{}", request.messages.len()), "name": tool, "input": input,
+                }])
+            }
+            _ => serde_json::json!([{"type": "text", "text": "done"}]),
+        };
+        let stop = if request.call == 1 && words.contains(' ') { "tool_use" } else { "end_turn" };
+        let usage = serde_json::json!({
+            "input_tokens": 7, "output_tokens": 5, "cache_read_input_tokens": 3,
+        });
+        let body = serde_json::json!({"stop_reason": stop, "content": content, "usage": usage});
+        Ok(parse_response(&body.to_string()).unwrap())
+    })
+}
+
+async fn say(session: &Session, words: &str) {
+    session.send(words).await.unwrap().end().await.unwrap();
+}
+
+/// The value of this series; 0 where there is none.
+fn value(handle: &PrometheusHandle, series: &str) -> f64 {
+    let page = handle.render();
+    let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.map_or(0.0, |value| value.parse().unwrap())
+}
+
+fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).unwrap()
+}
+
+#[tokio::test]
+async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_series_without_end() {
+    let handle = PrometheusBuilder::new().install_recorder().unwrap();
+    conjure::metrics::names::describe();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        executor: Some(ExecutorKind::Jail),
+        data: Some(folder.path().join("data")),
+        skill_paths: Some(Vec::new()),
+        ..Settings::default()
+    };
+    let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
+    let gate = Gate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
+    let options = RuntimeOptions::from(config)
+        .model("echo", model())
+        .sandbox_gate(gate)
+        .metrics(MeterOptions { tenants: 2, tools: 1 });
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let open =
+        async |name: &str| runtime.open(SessionSpec::new(tenant(name)).without_skills()).await.unwrap();
+    let check = |series: &str, expected: f64| {
+        let found = value(&handle, series);
+        assert!((found - expected).abs() < 1e-9, "{series} is {found}, not {expected}: {}", handle.render());
+    };
+
+    let acme = open("acme").await;
+    say(&acme, "bash_tool echo hello").await;
+    check(r#"conjure_turns_total{tenant="acme",stop="answered"}"#, 1.0);
+    check(r#"conjure_turn_duration_seconds_count{tenant="acme"}"#, 1.0);
+    check(r#"conjure_model_calls_total{tenant="acme",outcome="ok"}"#, 2.0);
+    check(r#"conjure_model_call_duration_seconds_count{tenant="acme"}"#, 2.0);
+    check(r#"conjure_tokens_total{tenant="acme",kind="input"}"#, 14.0);
+    check(r#"conjure_tokens_total{tenant="acme",kind="output"}"#, 10.0);
+    check(r#"conjure_tokens_total{tenant="acme",kind="cache_read"}"#, 6.0);
+    check(r#"conjure_tool_calls_total{tenant="acme",tool="bash_tool",outcome="ok"}"#, 1.0);
+    check(r#"conjure_tool_call_duration_seconds_count{tenant="acme",tool="bash_tool"}"#, 1.0);
+    check(r#"conjure_sandboxes_live{tenant="acme"}"#, 1.0);
+    check(r#"conjure_sandbox_starts_total{tenant="acme",outcome="ok"}"#, 1.0);
+    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
+
+    // What the model makes up has no series of its own, nor has a failure that the service makes up.
+    say(&acme, "made_up_tool 1").await;
+    check(r#"conjure_tool_calls_total{tenant="acme",tool="other",outcome="rejected"}"#, 1.0);
+    say(&acme, "fail").await;
+    check(r#"conjure_model_calls_total{tenant="acme",outcome="unknown"}"#, 1.0);
+    check(r#"conjure_turns_total{tenant="acme",stop="model_failed"}"#, 1.0);
+
+    // Another tenant finds no room for its sandbox.
+    let globex = open("globex").await;
+    check(r#"conjure_sessions_live{tenant="acme"}"#, 1.0);
+    check(r#"conjure_sessions_live{tenant="globex"}"#, 1.0);
+    say(&globex, "bash_tool echo hello").await;
+    check(r#"conjure_sandbox_starts_total{tenant="globex",outcome="overloaded"}"#, 1.0);
+    check(r#"conjure_gate_refused_total{gate="the sandboxes"}"#, 1.0);
+
+    // Tenants beyond the bound are told together.
+    acme.close().await.unwrap();
+    check(r#"conjure_sandboxes_live{tenant="acme"}"#, 0.0);
+    check(r#"conjure_sessions_live{tenant="acme"}"#, 0.0);
+    for name in ["initech", "umbrella"] {
+        let session = open(name).await;
+        say(&session, "bash_tool true").await;
+        session.close().await.unwrap();
+    }
+    check(r#"conjure_session_starts_total{tenant="other"}"#, 2.0);
+    check(r#"conjure_turns_total{tenant="other",stop="answered"}"#, 2.0);
+    assert!(!handle.render().contains("initech"), "{}", handle.render());
+
+    // It is put away, and revived.
+    say(&acme, "hello").await;
+    check(r#"conjure_session_starts_total{tenant="acme"}"#, 2.0);
+    assert!(value(&handle, "conjure_journal_events_total") > 20.0, "{}", handle.render());
+    runtime.shutdown(SystemClock.deadline(Duration::from_secs(30))).await.unwrap();
+    check(r#"conjure_sessions_live{tenant="acme"}"#, 0.0);
+    check(r#"conjure_sessions_live{tenant="globex"}"#, 0.0);
+    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 0.0);
+}
