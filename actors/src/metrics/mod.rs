@@ -1,7 +1,7 @@
 //! What a runtime counts, by the `metrics` facade: a host installs whatever recorder it likes, and without one nothing is kept.
 //!
-//! [`names`] lists every metric with its unit and labels. A label has few values, whatever tenants and models come up with:
-//! [`Labels`] bounds them. State: which values have a label of their own, in memory; after a crash they are given out anew.
+//! [`names`] lists every metric with its unit and labels. A label has few values, whatever tenants and models come up with: the first
+//! ones have a label of their own. State: which those are, in memory; after a crash they are given out anew.
 
 pub mod names;
 
