@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
-#[cfg(target_os = "linux")]
-use conjure_sandbox::CallOptions;
-use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
+use conjure_sandbox::{CallOptions, Executor, SandboxError, SandboxErrorKind, Sharing};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::berth::{Berth, Mooring, Occupant};
 use super::source::ExecutorSource;
+use super::stay::Stay;
 use crate::supervision::{Address, Context, Failure, Flow, Worker};
 
 /// Beyond this, a sandbox that is cleared away is complained about.
@@ -29,6 +28,8 @@ pub(crate) struct ExecutorActor {
 pub(crate) enum ExecutorMessage {
     /// Its sandbox has ended.
     Lost(SandboxError),
+    /// Nobody used its sandbox, which is put away.
+    PutAway,
 }
 
 /// What it is made of.
@@ -38,6 +39,7 @@ pub(crate) struct Makings {
     pub(crate) berth: Arc<Berth>,
     pub(crate) start_within: Duration,
     pub(crate) clear_within: Duration,
+    pub(crate) unused_after: Option<Duration>,
 }
 
 impl ExecutorActor {
@@ -70,10 +72,13 @@ impl Worker for ExecutorActor {
 
     async fn handle(
         &mut self,
-        ExecutorMessage::Lost(reason): ExecutorMessage,
+        message: ExecutorMessage,
         _: &Context<ExecutorMessage>,
     ) -> Result<Flow, Failure> {
-        Err(reason.into())
+        match message {
+            ExecutorMessage::Lost(reason) => Err(reason.into()),
+            ExecutorMessage::PutAway => Ok(Flow::Stop),
+        }
     }
 }
 
@@ -114,7 +119,7 @@ async fn keep(
             let _counted = berth.meter.as_ref().map(|meter| meter.live(took));
             // Whoever waited may have given up: then the actor is over.
             let _ = ready.send(Ok(()));
-            watch(&occupant, berth, address, over).await;
+            watch(&occupant, makings, address, over).await;
             Ok(())
         }
     };
@@ -146,19 +151,19 @@ async fn furnish(
     makings: &Makings,
     deadline: Deadline,
 ) -> Result<Arc<Occupant>, SandboxError> {
-    let Makings { source, berth, .. } = makings;
+    let Makings { source, .. } = makings;
     if executor.layout() != source.layout() {
         let message = "things lie elsewhere in the sandbox than its source had said; mend the source";
         return Err(SandboxError::new(SandboxErrorKind::Unavailable, message));
     }
     executor.init().await?;
-    furnished(executor, berth, deadline).await
+    furnished(executor, makings, deadline).await
 }
 
 #[cfg(target_os = "linux")]
 async fn furnished(
     executor: &Arc<dyn Executor>,
-    berth: &Berth,
+    Makings { berth, unused_after, .. }: &Makings,
     deadline: Deadline,
 ) -> Result<Arc<Occupant>, SandboxError> {
     let mut provided = 0;
@@ -167,7 +172,7 @@ async fn furnished(
             executor.provide(provision, CallOptions::until(deadline)).await?;
             provided += 1;
         }
-        if let Some(occupant) = berth.occupy_with(executor, provided) {
+        if let Some(occupant) = berth.occupy_with(executor, provided, || Stay::new(*unused_after)) {
             return Ok(occupant);
         }
     }
@@ -177,16 +182,34 @@ async fn furnished(
 #[expect(clippy::unused_async, reason = "elsewhere there is something to wait for")]
 async fn furnished(
     executor: &Arc<dyn Executor>,
-    berth: &Berth,
+    Makings { berth, unused_after, .. }: &Makings,
     _: Deadline,
 ) -> Result<Arc<Occupant>, SandboxError> {
-    Ok(berth.occupy(Arc::clone(executor)))
+    Ok(berth.occupy(Arc::clone(executor), Stay::new(*unused_after)))
 }
 
-/// Waits for the end of the sandbox or of its actor, and has no more calls served.
-async fn watch(occupant: &Arc<Occupant>, berth: &Berth, address: &Address<ExecutorMessage>, over: Over<'_>) {
-    match over.unless(occupant.ended()).await {
-        Some(reason) => {
+/// Waits for the end of the sandbox or of its actor, or until nobody uses it, and has no more calls served.
+async fn watch(
+    occupant: &Arc<Occupant>,
+    makings: &Makings,
+    address: &Address<ExecutorMessage>,
+    over: Over<'_>,
+) {
+    let berth = &makings.berth;
+    let ended = async {
+        tokio::select! {
+            biased;
+            reason = occupant.ended() => Some(reason),
+            () = unused(occupant, makings) => None,
+        }
+    };
+    match over.unless(ended).await {
+        Some(None) => {
+            berth.put_away(occupant);
+            // It may just be ending by itself.
+            let _ = address.send(ExecutorMessage::PutAway);
+        }
+        Some(Some(reason)) => {
             if let Some(meter) = &berth.meter {
                 meter.lost();
             }
@@ -198,6 +221,25 @@ async fn watch(occupant: &Arc<Occupant>, berth: &Berth, address: &Address<Execut
         None => {
             let message = "the sandbox was lost: it was ended together with the actor that kept it";
             berth.vacate(occupant, SandboxError::new(SandboxErrorKind::Lost, message));
+        }
+    }
+}
+
+/// Returns when nobody has used the sandbox for long enough, and nobody may any more. What is not on the host yet is, then.
+async fn unused(occupant: &Occupant, makings: &Makings) {
+    let stay = &occupant.stay;
+    loop {
+        stay.unused().await;
+        if occupant.executor.sharing() == Sharing::Transferred {
+            let options = CallOptions::until(SystemClock.deadline(makings.clear_within));
+            if let Err(error) = occupant.executor.bring_back(options).await {
+                tracing::warn!(%error, "a sandbox that nobody uses stays, as its files cannot be brought to the host");
+                stay.prolong();
+                continue;
+            }
+        }
+        if stay.end() {
+            return;
         }
     }
 }

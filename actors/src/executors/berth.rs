@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::notice::Notice;
+use super::stay::{Stay, Visit};
 use crate::metrics::SandboxMeter;
 
 /// What the tools' side and the actor's share.
@@ -53,6 +54,7 @@ struct State {
 /// A sandbox that serves calls.
 pub(crate) struct Occupant {
     pub(crate) executor: Arc<dyn Executor>,
+    pub(super) stay: Stay,
     /// Something was done in it, so that something is gone when it is lost.
     is_used: AtomicBool,
     /// Cancelled when it serves no calls any more, for the reason that was set before.
@@ -76,6 +78,11 @@ impl Berth {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The sandbox, to be used, when there is one that has not ended.
+    pub(super) fn visit(&self) -> Option<Visit> {
+        Visit::begin(self.live()?)
+    }
+
     /// The sandbox, when there is one that has not ended.
     pub(crate) fn live(&self) -> Option<Arc<Occupant>> {
         self.occupant.borrow().as_ref().filter(|occupant| occupant.is_live()).cloned()
@@ -90,16 +97,27 @@ impl Berth {
     }
 
     /// Has calls served by this sandbox.
-    pub(crate) fn occupy(&self, executor: Arc<dyn Executor>) -> Arc<Occupant> {
-        let occupant = Arc::new(Occupant::new(executor));
+    pub(crate) fn occupy(&self, executor: Arc<dyn Executor>, stay: Stay) -> Arc<Occupant> {
+        let occupant = Arc::new(Occupant::new(executor, stay));
         self.occupant.send_replace(Some(Arc::clone(&occupant)));
         occupant
     }
 
     /// Has it serve no more calls, and ends those that are under way.
     pub(crate) fn vacate(&self, occupant: &Arc<Occupant>, reason: SandboxError) {
+        let notice = Notice::lost(&reason, occupant.executor.isolation());
+        self.clear(occupant, reason, notice);
+    }
+
+    /// The same for one that nobody uses and that is put away.
+    pub(super) fn put_away(&self, occupant: &Arc<Occupant>) {
+        let reason = SandboxError::new(SandboxErrorKind::Lost, "the sandbox was put away, as nobody used it");
+        self.clear(occupant, reason, Notice::put_away(occupant.executor.isolation()));
+    }
+
+    fn clear(&self, occupant: &Arc<Occupant>, reason: SandboxError, notice: Notice) {
         if occupant.is_used.load(Ordering::Acquire) {
-            self.state().notice = Some(Notice::lost(&reason, occupant.executor.isolation()));
+            self.state().notice = Some(notice);
         }
         self.occupant.send_if_modified(|current| {
             let is_it = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, occupant));
@@ -143,16 +161,22 @@ impl Berth {
 
     /// As [`Berth::occupy`], unless more is to be on the shelves by now than these.
     #[cfg(target_os = "linux")]
-    pub(crate) fn occupy_with(&self, executor: &Arc<dyn Executor>, provided: usize) -> Option<Arc<Occupant>> {
+    pub(crate) fn occupy_with(
+        &self,
+        executor: &Arc<dyn Executor>,
+        provided: usize,
+        stay: impl FnOnce() -> Stay,
+    ) -> Option<Arc<Occupant>> {
         let state = self.state();
-        (state.provisions.len() == provided).then(|| self.occupy(Arc::clone(executor)))
+        (state.provisions.len() == provided).then(|| self.occupy(Arc::clone(executor), stay()))
     }
 }
 
 impl Occupant {
-    fn new(executor: Arc<dyn Executor>) -> Self {
+    fn new(executor: Arc<dyn Executor>, stay: Stay) -> Self {
         Self {
             executor,
+            stay,
             is_used: AtomicBool::new(false),
             gone: CancellationToken::new(),
             reason: OnceLock::new(),
@@ -163,6 +187,7 @@ impl Occupant {
     /// Whether it has not ended, as far as anybody knows.
     fn is_live(&self) -> bool {
         !self.gone.is_cancelled()
+            && !self.stay.is_over()
             && !self.condemned.is_cancelled()
             && self.executor.ended().now_or_never().is_none()
     }

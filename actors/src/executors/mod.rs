@@ -25,6 +25,7 @@ mod berth;
 mod notice;
 mod source;
 mod spec;
+mod stay;
 mod supervised;
 
 pub use source::{ConnectorSource, ExecutorSource};

@@ -21,6 +21,8 @@ enum Why {
     Lost(String),
     /// The conversation rested, and the sandbox ended then.
     Resumed,
+    /// Nobody used it for a while.
+    PutAway,
 }
 
 /// What becomes of files outside the workspace when a sandbox ends.
@@ -38,6 +40,10 @@ impl Notice {
             why: Why::Lost(reason.to_string().chars().take(REASON).collect()),
             files: Files::of(isolation),
         }
+    }
+
+    pub(super) const fn put_away(isolation: Isolation) -> Self {
+        Self { why: Why::PutAway, files: Files::of(isolation) }
     }
 
     pub(crate) const fn resumed(isolation: Isolation) -> Self {
@@ -84,6 +90,7 @@ impl fmt::Display for Why {
                 write!(f, "Before this call the sandbox ended: {reason}")
             }
             Self::Resumed => f.write_str("The conversation was taken up again"),
+            Self::PutAway => f.write_str("The sandbox was put away, as nothing was called in it for a while"),
         }
     }
 }

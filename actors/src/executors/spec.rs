@@ -22,6 +22,9 @@ pub struct ExecutorOptions {
     /// How long it may take until nothing of it is left. Then it is complained about by its names, and given up: the session
     /// goes on, or ends, and another may be made in the same workspace.
     pub clear_within: Duration,
+    /// When it is put away because no call used it, long before its session is: the workspace stays, and the next call has another
+    /// made. The model is told what went with it: what ran in the background, among others. `None`: when its session is.
+    pub unused_after: Option<Duration>,
     /// How long it is waited before it is replaced again.
     pub backoff: Backoff,
     /// How many replacements are too many: then the next call asks for one, and nobody before.
@@ -31,11 +34,12 @@ pub struct ExecutorOptions {
 }
 
 impl Default for ExecutorOptions {
-    /// A minute to start, two to be cleared away; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
+    /// A minute to start, two to be cleared away, which it is with its session; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
     fn default() -> Self {
         Self {
             start_within: Duration::from_secs(60),
             clear_within: Duration::from_secs(120),
+            unused_after: None,
             backoff: Backoff::new(Duration::from_millis(2), Duration::from_secs(5), Duration::from_secs(60)),
             intensity: Intensity::new(5, Duration::from_secs(30)),
             attempts: NonZeroU32::MIN.saturating_add(2),

@@ -17,9 +17,10 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 
 use super::actor::{ExecutorActor, Makings};
-use super::berth::{Berth, Occupant};
+use super::berth::Berth;
 use super::source::ExecutorSource;
 use super::spec::ExecutorOptions;
+use super::stay::Visit;
 use crate::supervision::{
     ChildId, ChildSpec, Exit, RequestError, Restart, StartError, StartFailure, Supervisor, WorkerSpec,
 };
@@ -67,9 +68,9 @@ impl SupervisedExecutor {
     }
 
     /// The sandbox, waited for within the bounds of the call that needs it.
-    async fn occupant(&self, options: &CallOptions) -> Result<Arc<Occupant>, SandboxError> {
+    async fn occupant(&self, options: &CallOptions) -> Result<Visit, SandboxError> {
         let inner = &*self.inner;
-        if let Some(occupant) = inner.berth.live() {
+        if let Some(occupant) = inner.berth.visit() {
             return Ok(occupant);
         }
         let late = || {
@@ -91,10 +92,10 @@ impl SupervisedExecutor {
 
 impl Inner {
     /// Has the sandbox made when nobody is at it, or waits for it. The error is `None` when the time is up.
-    async fn find(&self, deadline: Deadline) -> Result<Arc<Occupant>, Option<SandboxError>> {
+    async fn find(&self, deadline: Deadline) -> Result<Visit, Option<SandboxError>> {
         let mut is_tried_again = false;
         loop {
-            if let Some(occupant) = self.berth.live() {
+            if let Some(occupant) = self.berth.visit() {
                 return Ok(occupant);
             }
             let started = match self.supervisor.start_child(self.child(), deadline).await {
@@ -131,6 +132,7 @@ impl Inner {
             berth: Arc::clone(&self.berth),
             start_within: self.options.start_within,
             clear_within: self.options.clear_within,
+            unused_after: self.options.unused_after,
         };
         let start = move |context| ExecutorActor::start(makings.clone(), context);
         WorkerSpec::new(self.id.clone(), start)
@@ -277,7 +279,7 @@ impl Executor for SupervisedExecutor {
     /// Of the sandbox that there is; none is made for it.
     fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
         Box::pin(async move {
-            match self.inner.berth.live() {
+            match self.inner.berth.visit() {
                 Some(occupant) => occupant.follow(occupant.executor.bring_back(options)).await,
                 None => Ok(BroughtBack::default()),
             }
@@ -305,7 +307,7 @@ impl Executor for SupervisedExecutor {
         Box::pin(async move {
             let occupant = self.occupant(&options).await?;
             let content = occupant.follow(occupant.executor.read(path, options)).await?;
-            Ok(followed(content, Arc::clone(&occupant)))
+            Ok(followed(content, occupant))
         })
     }
 
@@ -333,7 +335,7 @@ impl Executor for SupervisedExecutor {
                 let occupant = self.occupant(&options).await?;
                 let providing = occupant.executor.provide(provision.clone(), options.clone());
                 let path = occupant.follow(providing).await?;
-                if self.inner.berth.remember(&provision, &occupant) {
+                if self.inner.berth.remember(&provision, occupant.occupant()) {
                     return Ok(path);
                 }
                 // It was replaced just now, by one that does not have this.
@@ -343,7 +345,7 @@ impl Executor for SupervisedExecutor {
 }
 
 /// A content that ends with its sandbox.
-fn followed(content: ContentStream, occupant: Arc<Occupant>) -> ContentStream {
+fn followed(content: ContentStream, occupant: Visit) -> ContentStream {
     stream::unfold(Some((content, occupant)), |following| async move {
         let (mut content, occupant) = following?;
         let piece = tokio::select! {

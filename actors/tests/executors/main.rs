@@ -20,3 +20,4 @@ mod sessions;
 mod source;
 #[cfg(test)]
 mod starts;
+mod unused;
