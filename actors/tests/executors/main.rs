@@ -20,4 +20,5 @@ mod sessions;
 mod source;
 #[cfg(test)]
 mod starts;
+#[cfg(test)]
 mod unused;
