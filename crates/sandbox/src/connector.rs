@@ -6,6 +6,8 @@
 
 use std::fmt;
 #[cfg(target_os = "linux")]
+use std::path::Path;
+#[cfg(target_os = "linux")]
 use std::sync::Arc;
 
 use conjure_guest::protocol::{Hello, SetupFailure, Welcome};
@@ -104,6 +106,13 @@ pub trait SandboxGuard: Send + fmt::Debug {
         None
     }
 
+    /// Who keeps the sandbox together when the host moves its workspace; asked once, after the greeting. `None`: nobody can,
+    /// and the sandbox cannot be a spare one.
+    #[cfg(target_os = "linux")]
+    fn follower(&self) -> Option<Arc<dyn Follower>> {
+        None
+    }
+
     /// What must travel through the guest, where the sandbox shares no folders with the host; asked once, after the greeting.
     /// `None`: nothing, folders are shared.
     #[cfg(all(feature = "local", target_os = "linux"))]
@@ -122,4 +131,21 @@ pub trait SandboxGuard: Send + fmt::Debug {
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
+}
+
+/// Keeps a sandbox together whose workspace the host moves: a bind mount follows the folder, and what was noted of its path does
+/// not.
+#[cfg(target_os = "linux")]
+pub trait Follower: Send + Sync + fmt::Debug {
+    /// The workspace lies at `to` on the host, from now on.
+    ///
+    /// # Errors
+    /// `BadRequest` and others when such a path cannot be had.
+    fn moved(&self, to: &Path) -> Result<(), SandboxError>;
+
+    /// Files of the host's came into the workspace: gives them to the sandbox's user, as those were that it began with.
+    ///
+    /// # Errors
+    /// When they cannot be given. What was is taken back at the sandbox's end.
+    fn hand_over(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
 }

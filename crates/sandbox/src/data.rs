@@ -23,6 +23,8 @@ use conjure_store::{Collected, Durability, Store, StoreError, StoreOptions, Tree
 use tempfile::TempDir;
 
 use crate::error::{SandboxError, SandboxErrorKind};
+#[cfg(feature = "jail")]
+use crate::places::settle;
 use crate::places::{FolderId, Place, Places, Purpose, kind_of, remove_folder};
 
 /// Contents that nobody used for so long are removed.
@@ -150,6 +152,8 @@ impl DataFolder {
                 _ => {}
             }
         }
+        #[cfg(feature = "jail")]
+        settle(&path)?;
         Ok(path)
     }
 
@@ -250,6 +254,25 @@ impl DataFolder {
     #[cfg(feature = "jail")]
     pub(crate) fn is_workspace(&self, folder: &Path) -> bool {
         folder.strip_prefix(&self.inner.path).is_ok_and(is_workspace)
+    }
+
+    /// Whether a folder, by its path without links, is the own workspace of one of its sessions, itself, and nothing in one.
+    #[cfg(feature = "jail")]
+    #[must_use]
+    pub fn is_own_workspace(&self, folder: &Path) -> bool {
+        self.is_workspace(folder)
+            && folder.parent().and_then(Path::parent) == Some(self.inner.workspaces.path())
+    }
+
+    /// Completes what a host that died left half done when it gave this workspace to a sandbox that was made before
+    /// ([`crate::Spare::claim`]); of a folder that is no session's own workspace here, nothing is done. Whoever has a sandbox
+    /// made in it does so first. Nothing may run in it. Blocks, also while somebody gives it away just now.
+    ///
+    /// # Errors
+    /// When its files cannot be brought back; they stay where they are, beside it.
+    #[cfg(feature = "jail")]
+    pub fn settle_workspace(&self, workspace: &Path) -> Result<(), SandboxError> {
+        if self.is_own_workspace(workspace) { settle(workspace) } else { Ok(()) }
     }
 
     /// Makes room. What cannot be removed is in nobody's way.

@@ -38,12 +38,16 @@ mod places;
 #[cfg(target_os = "linux")]
 mod provision;
 mod sandbox;
+#[cfg(all(feature = "jail", target_os = "linux"))]
+mod spare;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod transfer;
 mod types;
 
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use cgroup::{Cgroup, Cgroups, MissingController};
+#[cfg(target_os = "linux")]
+pub use connector::Follower;
 pub use connector::{Connection, Connector, SandboxGuard};
 pub use context::{ExecutionContext, NetworkPolicy, SharedFolder};
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -68,6 +72,8 @@ pub use places::{FolderId, Place, Places, Shelves, SweptPlaces, remove_folder};
 #[cfg(target_os = "linux")]
 pub use provision::{Consent, Provided, Provider, Provision, Shelf};
 pub use sandbox::{RunEvent, RunStream, Sandbox};
+#[cfg(all(feature = "jail", target_os = "linux"))]
+pub use spare::{Spare, SpareSpec};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use transfer::Transfer;
 pub use types::{

@@ -3,6 +3,8 @@
 //! It owns the calls under way and the task that supervises the guest. Nothing of it survives the host: the
 //! guest ends itself, and all that it runs, when its stream ends.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+#[cfg(target_os = "linux")]
+use crate::connector::Follower;
 use crate::connector::{Connection, Connector};
 use crate::context::ExecutionContext;
 use crate::error::{SandboxError, SandboxErrorKind};
@@ -48,6 +52,10 @@ pub struct Sandbox {
     isolation: Isolation,
     #[cfg(target_os = "linux")]
     provider: Option<Arc<dyn Provider>>,
+    #[cfg(target_os = "linux")]
+    follower: Option<Arc<dyn Follower>>,
+    /// What commands see beside what the guest was told of, of a sandbox that was made before its session was known.
+    environment: BTreeMap<String, String>,
     /// Where no folders are shared.
     #[cfg(all(feature = "local", target_os = "linux"))]
     traveller: Option<Traveller>,
@@ -96,6 +104,17 @@ impl Sandbox {
         clock: Arc<dyn Clock>,
         deadline: Deadline,
     ) -> Result<Self, SandboxError> {
+        Self::open_holding(connector, context, clock, deadline, Box::new(())).await
+    }
+
+    /// The same, and keeps `held` until nothing of the sandbox is left.
+    pub(crate) async fn open_holding(
+        connector: &dyn Connector,
+        context: &ExecutionContext,
+        clock: Arc<dyn Clock>,
+        deadline: Deadline,
+        held: Box<dyn Any + Send>,
+    ) -> Result<Self, SandboxError> {
         context.check()?;
         connector.isolation().demand(&context.floor)?;
         let made = async {
@@ -139,13 +158,18 @@ impl Sandbox {
             (guard, transfer)
         };
         #[cfg(target_os = "linux")]
-        let provider = guard.provider();
+        let (provider, follower) = (guard.provider(), guard.follower());
         let gateway = proxy.map(|proxy| proxy.gateway);
         let tunnelling = if gateway.is_some() { Tunnelling::Taken } else { Tunnelling::Refused };
         let link = Arc::new(Link::new(clock, tunnelling));
         let closing = CancellationToken::new();
         let tasks = TaskTracker::new();
-        tasks.spawn(supervise(Arc::clone(&link), guard, decoder, reader, writer, gateway, closing.clone()));
+        let supervised =
+            supervise(Arc::clone(&link), guard, decoder, reader, writer, gateway, closing.clone());
+        tasks.spawn(async move {
+            supervised.await;
+            drop(held);
+        });
         tasks.close();
         let core = Arc::new(Core { link, closing, tasks });
         #[cfg_attr(not(feature = "local"), expect(unused_mut, reason = "nothing travels"))]
@@ -155,6 +179,9 @@ impl Sandbox {
             isolation,
             #[cfg(target_os = "linux")]
             provider,
+            #[cfg(target_os = "linux")]
+            follower,
+            environment: BTreeMap::new(),
             #[cfg(all(feature = "local", target_os = "linux"))]
             traveller: None,
         };
@@ -185,6 +212,7 @@ impl Sandbox {
     /// # Errors
     /// When the program cannot be asked for; afterwards the stream yields at most one error, as its last item.
     pub fn run_streamed(&self, command: Command, options: CallOptions) -> Result<RunStream, SandboxError> {
+        let command = self.in_its_environment(command);
         let (request, pump) = operation::streamed(command);
         let flow = Flow::new(self, request, pump, options)?;
         Ok(flow.into_stream(|call, event| match event {
@@ -200,6 +228,35 @@ impl Sandbox {
             Event::Done(Err(error)) => Item::Last(Err(operation::failure(error))),
             Event::Lost(error) => Item::Last(Err(error)),
         }))
+    }
+
+    /// What a command wants for itself wins.
+    fn in_its_environment(&self, mut command: Command) -> Command {
+        for (name, value) in &self.environment {
+            if !command.env.contains_key(name) {
+                command.env.insert(name.clone(), value.clone());
+            }
+        }
+        command
+    }
+
+    /// Makes it the sandbox of a session that was not known when it was made.
+    #[cfg(all(feature = "jail", target_os = "linux"))]
+    pub(crate) fn become_of(&mut self, layout: Layout, environment: BTreeMap<String, String>) {
+        (self.layout, self.environment) = (layout, environment);
+    }
+
+    /// Who keeps it together when its workspace is moved.
+    #[cfg(all(feature = "jail", target_os = "linux"))]
+    pub(crate) fn follower(&self) -> Option<&dyn Follower> {
+        self.follower.as_deref()
+    }
+
+    /// Resolves when it has ended, also when this value was given away meanwhile.
+    #[cfg(all(feature = "jail", target_os = "linux"))]
+    pub(crate) fn when_ended(&self) -> BoxFuture<'static, SandboxError> {
+        let link = Arc::clone(&self.core.link);
+        Box::pin(async move { link.failed().await })
     }
 
     /// Runs an operation to its end.
@@ -272,7 +329,7 @@ impl Executor for Sandbox {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
         Box::pin(async move {
-            let (request, credit, pump) = operation::captured(command);
+            let (request, credit, pump) = operation::captured(self.in_its_environment(command));
             match self.finish(request, credit, pump, options).await? {
                 (call, Reply::Exec(reply), collected) => operation::outcome(reply, collected)
                     .ok_or_else(|| call.violated("its counts of output are wrong")),

@@ -30,7 +30,7 @@ use super::options::DockerOptions;
 use super::premises::Premises;
 use super::prepare::{Elsewhere, Ingredients, Prepared};
 use super::shared::ContainerEngine;
-use super::spec::Spec;
+use super::spec::{Bound, Spec};
 use super::stock::{VOLUME, locate, stock_body, volume_of};
 use super::sweep::SweptContainers;
 use crate::connector::{Connection, Connector};
@@ -40,7 +40,7 @@ use crate::egress;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{safe, text, unavailable};
 use crate::isolation::{Boundary, Isolation};
-use crate::jail::{Lent, take_back};
+use crate::jail::{Lent, WORKSPACE, take_back};
 use crate::places::Shelves;
 use crate::transfer::Transfer;
 use crate::types::Layout;
@@ -263,6 +263,7 @@ impl Connector for Docker {
             let remains = Remains {
                 held: keeper.hold(),
                 handed_over: people.handed_over,
+                workspace: place.is_some().then(|| source_of(&bound, WORKSPACE)).flatten(),
                 lent,
                 meant,
                 shelves: place.map(Shelves::new),
@@ -293,6 +294,11 @@ impl Inner {
         image.architecture.as_deref().map_or(Ok(()), check_architecture)?;
         ImageFacts::of(image)
     }
+}
+
+/// What of the host's is at this place in a container.
+fn source_of(bound: &[Bound], target: &str) -> Option<String> {
+    bound.iter().find(|bound| bound.target == target).map(|bound| bound.source.clone())
 }
 
 /// A socket at which the guest is met. Where there can be none, the engine's streams do.

@@ -13,7 +13,7 @@ use super::attach::Complaints;
 use super::held::{Held, Keeper};
 use super::meant::Meant;
 use super::meeting::StreamWay;
-use crate::connector::SandboxGuard;
+use crate::connector::{Follower, SandboxGuard};
 use crate::error::SandboxError;
 use crate::isolation::{Boundary, Isolation};
 use crate::jail::{HandedOver, Lent};
@@ -56,6 +56,8 @@ pub(super) struct Remains {
     pub(super) held: Held,
     /// Taken back when nothing runs any more.
     pub(super) handed_over: HandedOver,
+    /// The workspace's path on the host, where the engine has the host's folders.
+    pub(super) workspace: Option<String>,
     /// What of it nobody else hands over in the meantime.
     pub(super) lent: Lent,
     /// The folders that it must have.
@@ -158,6 +160,11 @@ impl SandboxGuard for ContainerGuard {
     fn provider(&self) -> Option<Arc<dyn Provider>> {
         let remains = self.remains.as_ref()?;
         Some(Arc::new(remains.shelves.clone()?))
+    }
+
+    fn follower(&self) -> Option<Arc<dyn Follower>> {
+        let remains = self.remains.as_ref()?;
+        Some(remains.handed_over.follower(remains.workspace.as_deref()?))
     }
 
     fn transfer(&mut self) -> Option<Transfer> {

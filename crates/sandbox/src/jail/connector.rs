@@ -225,7 +225,8 @@ impl Machine {
             disk: Boundary::enforced_if(context.allowed_paths.is_empty()),
             ..self.isolation(runner)
         };
-        let holdings = Holdings { handed_over, isolation, shelves: Shelves::new(place), cgroup, data };
+        let (workspace, shelves) = (text(&workspace)?, Shelves::new(place));
+        let holdings = Holdings { handed_over, workspace, isolation, shelves, cgroup, data };
         Ok(Prepared { hello, layout, proxy, left, private, holdings })
     }
 }

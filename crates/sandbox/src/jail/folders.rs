@@ -160,6 +160,48 @@ impl Folders {
     }
 }
 
+/// What a sandbox that was made for nobody yet is to be given for a context.
+#[derive(Debug)]
+pub(crate) struct Belongings {
+    /// The workspace's real path.
+    pub(crate) workspace: PathBuf,
+    /// What belongs on the shelves.
+    pub(crate) provisions: Vec<Provision>,
+    pub(crate) layout: Layout,
+}
+
+impl Belongings {
+    /// Looks at the folders that `context` names, as [`Folders::of`] does, and puts those that belong on shelves into the
+    /// store, as they are now; blocks.
+    ///
+    /// # Errors
+    /// As [`Folders::of`]; and `Unsupported` for a workspace that is not a session's own, in this data folder.
+    pub(crate) fn of(context: &ExecutionContext, data: &DataFolder) -> Result<Self, SandboxError> {
+        let real = workspace(&context.workspace)?;
+        if !data.is_own_workspace(&real) {
+            let message = "only the workspace of a session's own can be handed over";
+            return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
+        }
+        let mut provisions = Vec::with_capacity(context.read_only.len());
+        for shared in &context.read_only {
+            let Some((shelf, name)) = shelved(shared)? else {
+                let message = "a folder beside the shelves is not given to a sandbox that runs";
+                return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
+            };
+            let folder = folder("read-only folder", &shared.host)?;
+            Kept::Copied.check(&folder, &shared.host, &real, "workspace", &context.workspace)?;
+            let tree = data.snapshot(&folder)?;
+            provisions.push(Provision::tree(shelf, name, data.store(), tree));
+        }
+        Ok(Self { workspace: real, provisions, layout: layout(context)? })
+    }
+}
+
+/// Whether all that `context` has for reading only belongs on shelves.
+pub(crate) fn has_shelves_only(context: &ExecutionContext) -> bool {
+    context.read_only.iter().all(|shared| shelved(shared).is_ok_and(|shelf| shelf.is_some()))
+}
+
 /// Where a sandbox with a file system of its own has the folders that `context` names; blocks.
 pub(crate) fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     let mut read_only = Vec::new();

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use super::hand_back::HandedOver;
 use super::remedy::{Facts, explained};
 use crate::cgroup::Cgroup;
-use crate::connector::SandboxGuard;
+use crate::connector::{Follower, SandboxGuard};
 use crate::data::DataFolder;
 use crate::error::SandboxError;
 use crate::guest_process::GuestProcess;
@@ -34,6 +34,8 @@ pub(super) struct JailGuard {
 pub(super) struct Holdings {
     /// Taken back when nothing runs any more.
     pub(super) handed_over: HandedOver,
+    /// The workspace's path on the host.
+    pub(super) workspace: String,
     /// What the machine's control groups and the choice of user give.
     pub(super) isolation: Isolation,
     /// Removed when nothing runs any more.
@@ -78,6 +80,10 @@ impl SandboxGuard for JailGuard {
 
     fn provider(&self) -> Option<Arc<dyn Provider>> {
         Some(Arc::new(self.holdings.shelves.clone()))
+    }
+
+    fn follower(&self) -> Option<Arc<dyn Follower>> {
+        Some(self.holdings.handed_over.follower(&self.holdings.workspace))
     }
 
     fn explain(&self, failure: &SetupFailure) -> SandboxError {

@@ -5,19 +5,75 @@
 //! takes them back first.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_guest::protocol::{BecomeUser, Bind, Owner, PlaceKind, TakeBack, WhichFiles};
+use futures_util::future::BoxFuture;
 
 use super::identity::Runner;
+use crate::connector::Follower;
 use crate::error::SandboxError;
-use crate::guest_process::own;
+use crate::guest_process::{own, text};
 
 /// What is to be taken back of one jail.
 #[derive(Debug, Default)]
 pub(crate) struct HandedOver {
     /// What may be handed over, by the host's path.
     possible: BTreeMap<String, TakeBack>,
-    due: Vec<TakeBack>,
+    due: Due,
+}
+
+/// What is to be taken back, of folders that may move meanwhile. Clones are the same.
+#[derive(Debug, Clone, Default)]
+struct Due(Arc<Mutex<Vec<TakeBack>>>);
+
+impl Due {
+    fn lock(&self) -> MutexGuard<'_, Vec<TakeBack>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows one folder that was handed over, or not.
+#[derive(Debug)]
+struct HandedFolder {
+    due: Due,
+    folder: Mutex<String>,
+}
+
+impl Follower for HandedFolder {
+    fn moved(&self, to: &Path) -> Result<(), SandboxError> {
+        let to = text(to)?;
+        let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        for due in self.due.lock().iter_mut().filter(|due| due.folder == *folder) {
+            due.folder.clone_from(&to);
+        }
+        *folder = to;
+        Ok(())
+    }
+
+    fn hand_over(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let due = self.due.lock().iter().find(|due| due.folder == folder).cloned();
+            match due {
+                Some(back) => take_back(&the_other_way(&back)).await,
+                // Its files are shown as the sandbox's user's, or are that user's.
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+/// Handing over what is to be taken back so. What has other names stays whose it is.
+fn the_other_way(back: &TakeBack) -> TakeBack {
+    TakeBack {
+        folder: back.folder.clone(),
+        from: back.uid,
+        uid: back.from,
+        gid: back.from,
+        which: WhichFiles::OfOneName,
+    }
 }
 
 impl HandedOver {
@@ -39,7 +95,7 @@ impl HandedOver {
             }
             Owner::Kept => None,
         });
-        Self { possible: possible.collect(), due: Vec::new() }
+        Self { possible: possible.collect(), due: Due::default() }
     }
 
     /// The host's paths of what may be handed over.
@@ -50,41 +106,40 @@ impl HandedOver {
 
     /// The guest says that it handed these paths over.
     pub(crate) fn remember<'a>(&mut self, paths: impl IntoIterator<Item = &'a String>) {
-        self.due.extend(paths.into_iter().filter_map(|path| self.possible.get(path).cloned()));
+        self.due.lock().extend(paths.into_iter().filter_map(|path| self.possible.get(path).cloned()));
     }
 
-    /// Hands everything over, for a sandbox that its guest does not make itself. What has other names stays whose it is.
+    /// Follows this one of the folders, by the host's path, when it is moved.
+    pub(crate) fn follower(&self, folder: &str) -> Arc<dyn Follower> {
+        Arc::new(HandedFolder { due: self.due.clone(), folder: Mutex::new(folder.to_owned()) })
+    }
+
+    /// Hands everything over, for a sandbox that its guest does not make itself.
     #[cfg(feature = "docker")]
     pub(crate) async fn hand_over(&mut self) -> Result<(), SandboxError> {
         for back in self.possible.values() {
-            let over = TakeBack {
-                folder: back.folder.clone(),
-                from: back.uid,
-                uid: back.from,
-                gid: back.from,
-                which: WhichFiles::OfOneName,
-            };
             // Also what was handed over by half is taken back.
-            self.due.push(back.clone());
-            take_back(&over).await?;
+            self.due.lock().push(back.clone());
+            take_back(&the_other_way(back)).await?;
         }
         Ok(())
     }
 
     /// Takes everything back, once. Nothing may run in the jail any more.
     pub(crate) async fn take_back(&mut self) {
-        while let Some(next) = self.due.last() {
-            if let Err(error) = take_back(next).await {
+        loop {
+            let Some(next) = self.due.lock().last().cloned() else { return };
+            if let Err(error) = take_back(&next).await {
                 tracing::warn!(%error, folder = next.folder, "files of a sandbox stay with its user");
             }
-            self.due.pop();
+            self.due.lock().pop();
         }
     }
 }
 
 impl Drop for HandedOver {
     fn drop(&mut self) {
-        for left in &self.due {
+        for left in self.due.lock().iter() {
             tracing::warn!(
                 folder = left.folder,
                 "files of a sandbox stay with its user, until its folder is used again"

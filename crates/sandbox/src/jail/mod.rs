@@ -14,6 +14,9 @@ mod root;
 
 pub use connector::Jail;
 
+// What is given to sandboxes that were made for nobody yet.
+pub(crate) use folders::{Belongings, has_shelves_only};
+
 // What containers have in common with jails: where things lie, whose they are, what commands see.
 #[cfg(feature = "docker")]
 pub(crate) use environment::usual as usual_variables;

@@ -1,15 +1,21 @@
 //! Folders of the host that belong to sandboxes: made, filled, and removed whatever lies in them.
 
+#[cfg(feature = "jail")]
+mod handing;
 mod host;
 mod place;
 mod removal;
 mod shelves;
 
+#[cfg(feature = "jail")]
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
+#[cfg(feature = "jail")]
+pub(crate) use handing::{Had, hand_over, settle};
 #[cfg(feature = "docker")]
 pub(crate) use host::KnownPlaces;
 pub use host::{Places, SweptPlaces};
@@ -35,4 +41,10 @@ fn move_new(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(), Errno> {
         Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(from, name, to, name, AtFlags::empty()),
         other => other,
     }
+}
+
+/// Moves something, whatever it is, to another folder, where its name must not be taken.
+#[cfg(feature = "jail")]
+fn rename_new_at(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    rustix::fs::renameat_with(from, name, to, name, RenameFlags::NOREPLACE)
 }

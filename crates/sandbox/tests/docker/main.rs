@@ -29,6 +29,7 @@ mod orphans;
 #[path = "../../../egress/tests/it/support.rs"]
 mod outside;
 mod place;
+mod spares;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]
 mod support;

@@ -16,7 +16,7 @@ use crate::bed::{Bed, is_root, names, open};
 use crate::support::{again, bearing, options, text, told, until};
 
 /// Ends the child when the test fails in between.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {

@@ -10,6 +10,7 @@ mod data_folder;
 mod folders;
 mod given;
 mod quota;
+mod spares;
 #[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]
 mod support;

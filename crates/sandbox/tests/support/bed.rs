@@ -169,6 +169,11 @@ pub(crate) async fn bash(bed: &Bed, script: &str) -> String {
     said(&bed.bash(script).await.unwrap())
 }
 
+/// What a script writes in a sandbox; it must end well.
+pub(crate) async fn bash_in(sandbox: &Sandbox, script: &str) -> String {
+    said(&sandbox.run(Command::bash(script), options()).await.unwrap())
+}
+
 /// Looks again until it is so; fails when it is not so for long.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = soon(60);

@@ -19,9 +19,11 @@ pub(crate) mod engine;
 pub(crate) mod image;
 mod kind;
 mod processes;
+#[cfg(feature = "jail")]
+pub(crate) mod spares;
 
 pub(crate) use again::{again, again_copied, copied, told};
-pub(crate) use bed::{Bed, bash, options, said, soon, text, until};
+pub(crate) use bed::{Bed, bash, bash_in, options, said, soon, text, until};
 pub(crate) use kind::{Kind, Workspace, host};
 pub(crate) use processes::{
     Process, bearing, descendants, first_in_namespace, guest_above, is_alive, kill_nine, peak_memory,
