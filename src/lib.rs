@@ -85,6 +85,7 @@ pub use conjure_conversation::{
 // Sessions that survive.
 pub use conjure_actors::admission::{Gate, GateLoad, Overloaded, Permit, Share};
 pub use conjure_actors::executors::{ConnectorSource, ExecutorOptions, ExecutorSource};
+pub use conjure_actors::janitor::{ChoreError, ChoreStatus, Janitor, LastRun};
 pub use conjure_actors::registry::{
     CatalogKey, CatalogName, CatalogNameError, CatalogSpec, Registry, RegistryError, RegistryOptions,
 };

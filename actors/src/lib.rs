@@ -14,6 +14,7 @@ mod unwind;
 
 pub mod admission;
 pub mod executors;
+pub mod janitor;
 pub mod journal;
 pub mod metrics;
 pub mod registry;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use conjure_actors::janitor::Janitor;
 use conjure_actors::registry::Registry;
 use conjure_actors::runtime as tree;
 use conjure_actors::supervision::Tree;
@@ -81,6 +82,12 @@ impl Runtime {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         self.inner.tree.registry()
+    }
+
+    /// Who clears up in the background: after dead hosts, in folders, in the journal, and what is kept long enough.
+    #[must_use]
+    pub fn janitor(&self) -> &Janitor {
+        self.inner.tree.janitor()
     }
 
     /// Everything that runs, as it is now.

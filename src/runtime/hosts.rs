@@ -67,6 +67,13 @@ impl Presence {
         Ok((presence, dead))
     }
 
+    /// Who is found to be dead now, as [`Presence::announce`] says. Blocks, as that does.
+    pub(crate) fn look(&self) -> io::Result<Dead> {
+        let turn = open(&self.folder.join(TURN))?;
+        turn.lock()?;
+        self.look_around()
+    }
+
     /// Nothing is left of these: nobody sweeps for them any more. Blocks, as [`Presence::announce`] does.
     pub(crate) fn bury(&self, dead: &Dead) -> io::Result<()> {
         let turn = open(&self.folder.join(TURN))?;

@@ -29,6 +29,7 @@ mod handle;
 mod work;
 
 mod broken_off;
+mod chores;
 mod start;
 mod sweep;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_actors::admission::Gate;
 use conjure_actors::metrics::MeterOptions;
@@ -52,6 +53,7 @@ pub struct RuntimeOptions {
     pub(crate) registry: RegistryOptions,
     pub(crate) sessions_per_tenant: usize,
     pub(crate) metrics: MeterOptions,
+    pub(crate) retention: Option<Duration>,
     #[cfg(feature = "sqlite")]
     pub(crate) journal: SqliteOptions,
 }
@@ -83,6 +85,7 @@ impl From<Config> for RuntimeOptions {
             registry: RegistryOptions::default(),
             sessions_per_tenant: usize::MAX,
             metrics: MeterOptions::default(),
+            retention: None,
             #[cfg(feature = "sqlite")]
             journal: SqliteOptions::default(),
         }
@@ -238,6 +241,15 @@ impl RuntimeOptions {
     #[must_use]
     pub const fn sessions_per_tenant(mut self, most: usize) -> Self {
         self.sessions_per_tenant = most;
+        self
+    }
+
+    /// Sessions of which nothing was recorded for so long are deleted in the background, with their workspaces: unless somebody holds
+    /// a handle of them, also where a tool call waits for a person. Without this they stay until they are deleted. What counts is
+    /// the wall clock, while it goes on as time does: after it was set, nothing is deleted until the next look.
+    #[must_use]
+    pub const fn retention(mut self, time: Duration) -> Self {
+        self.retention = Some(time);
         self
     }
 

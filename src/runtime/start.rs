@@ -9,6 +9,7 @@ use conjure_base::{Clock as _, SessionId, SystemClock};
 use conjure_journal::{MemoryJournal, Owner};
 
 use super::broken_off::complete;
+use super::chores::{Premises, chores};
 use super::error::RuntimeError;
 use super::handle::{Inner, Runtime};
 use super::home::Home;
@@ -18,7 +19,7 @@ use super::outfit::{Outfitter, blocking};
 use super::sandboxes::Sandboxes;
 use super::skills::default_key;
 use super::storage::Storage;
-use super::sweep::{bury, sweep_containers, sweep_folders, sweep_groups};
+use super::sweep::{Engines, bury, sweep_groups, tidy_folders};
 use super::work::Work;
 
 /// How long the skills of the configuration's folders may take to be found.
@@ -50,7 +51,9 @@ impl Runtime {
             None => random_name()?,
         })?;
         let presence = if is_shared { Some(announce(&home, &owner).await?) } else { None };
-        sweep_containers(&options, &home).await;
+        let engines = Engines::of(&options);
+        engines.sweep(&home).await;
+        let premises = Premises::new(Arc::clone(&home), presence.clone(), engines);
         let scopes = options.config.skill_scopes(options.project.as_deref());
         let outfitter = Outfitter::new(
             options.config,
@@ -68,9 +71,11 @@ impl Runtime {
         made.registry = options.registry;
         made.sessions_per_tenant = options.sessions_per_tenant;
         made.metrics = options.metrics;
+        made.chores = chores(&premises, options.retention);
         let tree = tree::Runtime::spawn(made).await?;
         let runtime =
             Self { inner: Arc::new(Inner { work: Work::default(), tree, outfitter, storage, presence }) };
+        premises.opened(&runtime);
         if record == Record::OnDisk {
             complete(&home, &runtime.records().await?).await?;
         }
@@ -96,7 +101,7 @@ async fn announce(home: &Arc<Home>, owner: &Owner) -> Result<Arc<Presence>, Runt
     let presence = Arc::new(presence);
     if dead.count() > 0 {
         tracing::info!(dead = dead.count(), "hosts have died; what they left is removed");
-        sweep_folders(home).await?;
+        tidy_folders(home).await?;
         sweep_groups().await?;
         bury(Arc::clone(&presence), dead).await?;
     }

@@ -1,12 +1,13 @@
-//! Clearing up, at the start, after hosts that are dead: what their sandboxes had on the disk, their control groups and their
+//! Clearing up after hosts that are dead, at the start and in the background: what their sandboxes had on the disk, their control groups and their
 //! containers.
 
 use std::sync::Arc;
+#[cfg(feature = "docker")]
 use std::time::Duration;
 
 use conjure_sandbox::Cgroups;
 #[cfg(feature = "docker")]
-use conjure_sandbox::{SandboxError, SweptContainers};
+use conjure_sandbox::{ContainerEngine, SandboxError, SweptContainers};
 
 use super::error::RuntimeError;
 use super::home::Home;
@@ -17,19 +18,27 @@ use super::outfit::blocking;
 use crate::config::ExecutorKind;
 
 /// A container engine that does not answer by then is asked again with the first container.
+#[cfg(feature = "docker")]
 const ENGINE: Duration = Duration::from_secs(15);
 
-/// Removes what dead hosts have left in the tenants' folders: opening one does it.
-pub(super) async fn sweep_folders(home: &Arc<Home>) -> Result<(), RuntimeError> {
+/// Removes what dead hosts have left in the tenants' folders, and contents that nobody used for a month. How many folders there are.
+pub(super) async fn tidy_folders(home: &Arc<Home>) -> Result<u64, RuntimeError> {
     let home = Arc::clone(home);
     blocking("the sweep of the tenants' folders", move || {
+        let mut tidied = 0;
         for tenant in home.tenants() {
-            // One that cannot be opened is told to whoever needs it.
-            if let Err(error) = home.tenant(&tenant) {
-                tracing::warn!(%tenant, %error, "what dead hosts left of a tenant is not removed");
+            match home.tenant(&tenant) {
+                Ok(opened) => {
+                    opened.data.tidy();
+                    tidied += 1;
+                }
+                // One that cannot be opened is told to whoever needs it.
+                Err(error) => {
+                    tracing::warn!(%tenant, %error, "what dead hosts left of a tenant is not removed");
+                }
             }
         }
-        Ok(())
+        Ok(tidied)
     })
     .await
 }
@@ -55,23 +64,44 @@ pub(super) async fn bury(presence: Arc<Presence>, dead: Dead) -> Result<(), Runt
     .await
 }
 
-/// Removes the containers of dead hosts, from every engine of which sessions have or had some: the configuration's, and those of
-/// the host's own connectors.
+/// The engines of which sessions have or had containers: the configuration's, and those of the host's own connectors.
 #[cfg(feature = "docker")]
-pub(super) async fn sweep_containers(options: &RuntimeOptions, home: &Arc<Home>) {
-    let looking = Arc::clone(home);
-    let had_some = blocking("looking for containers", move || Ok(looking.had_containers())).await;
-    let is_used = options.config.executor() == ExecutorKind::Docker || had_some.unwrap_or(true);
-    if is_used && let Ok(engine) = options.config.container_engine() {
-        told(engine.sweep()).await;
+pub(super) struct Engines {
+    /// The configuration names containers.
+    is_default: bool,
+    own: Option<ContainerEngine>,
+    others: Vec<conjure_sandbox::Docker>,
+}
+
+#[cfg(feature = "docker")]
+impl Engines {
+    pub(super) fn of(options: &RuntimeOptions) -> Self {
+        Self {
+            is_default: options.config.executor() == ExecutorKind::Docker,
+            own: options.config.container_engine().ok(),
+            others: options.engines.clone(),
+        }
     }
-    for docker in &options.engines {
-        told(docker.sweep()).await;
+
+    /// Removes the containers of dead hosts. How many were removed; what keeps one from being is told.
+    pub(super) async fn sweep(&self, home: &Arc<Home>) -> u64 {
+        let looking = Arc::clone(home);
+        let had_some = blocking("looking for containers", move || Ok(looking.had_containers())).await;
+        let mut removed = 0;
+        if let Some(engine) = &self.own
+            && (self.is_default || had_some.unwrap_or(true))
+        {
+            removed += told(engine.sweep()).await;
+        }
+        for docker in &self.others {
+            removed += told(docker.sweep()).await;
+        }
+        removed
     }
 }
 
 #[cfg(feature = "docker")]
-async fn told(sweep: impl Future<Output = Result<SweptContainers, SandboxError>>) {
+async fn told(sweep: impl Future<Output = Result<SweptContainers, SandboxError>>) -> u64 {
     match tokio::time::timeout(ENGINE, sweep).await {
         Ok(Ok(swept)) => {
             if swept.removed > 0 {
@@ -80,15 +110,30 @@ async fn told(sweep: impl Future<Output = Result<SweptContainers, SandboxError>>
             for error in &swept.failures {
                 tracing::warn!(%error, "a container of a dead host cannot be removed");
             }
+            return swept.removed as u64;
         }
         Ok(Err(error)) => tracing::warn!(%error, "containers of dead hosts are not looked for"),
         Err(_) => {
-            tracing::warn!("the container engine did not answer; containers of dead hosts are not looked for")
+            tracing::warn!(
+                "the container engine did not answer; containers of dead hosts are not looked for"
+            );
         }
     }
+    0
 }
 
+/// Without containers, there are none.
 #[cfg(not(feature = "docker"))]
-pub(super) async fn sweep_containers(_: &RuntimeOptions, _: &Arc<Home>) {
-    let _ = ENGINE;
+pub(super) struct Engines;
+
+#[cfg(not(feature = "docker"))]
+impl Engines {
+    pub(super) const fn of(_: &RuntimeOptions) -> Self {
+        Self
+    }
+
+    #[expect(clippy::unused_async, reason = "with containers there is something to wait for")]
+    pub(super) async fn sweep(&self, _: &Arc<Home>) -> u64 {
+        0
+    }
 }

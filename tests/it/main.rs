@@ -36,6 +36,7 @@ mod runtime_bed;
 mod runtime_breakers;
 mod runtime_cancelled;
 mod runtime_catalogs;
+mod runtime_chores;
 #[cfg(feature = "docker")]
 mod runtime_containers;
 mod runtime_disks;

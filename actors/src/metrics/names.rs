@@ -53,6 +53,9 @@ pub const JOURNAL_EVENTS: &str = "conjure_journal_events_total";
 /// How long it took until events were durable, from their being sent, waiting for others included. No labels.
 pub const JOURNAL_APPEND_DURATION: &str = "conjure_journal_append_duration_seconds";
 
+/// Chores of the janitor that were done or not. `chore`; `outcome`: `ok`, `failed`.
+pub const CHORES: &str = "conjure_chores_total";
+
 /// What a gate has admitted at the moment. `gate`.
 pub const GATE_ADMITTED: &str = "conjure_gate_admitted";
 
@@ -81,6 +84,7 @@ pub fn describe() {
     describe_counter!(SANDBOXES_LOST, Unit::Count, "Sandboxes that ended without having been told to");
     describe_counter!(JOURNAL_EVENTS, Unit::Count, "Events that were recorded and are durable");
     describe_histogram!(JOURNAL_APPEND_DURATION, Unit::Seconds, "How long it took until events were durable");
+    describe_counter!(CHORES, Unit::Count, "Chores of the janitor that were done or not");
     describe_gauge!(GATE_ADMITTED, Unit::Count, "What a gate has admitted at the moment");
     describe_gauge!(GATE_WAITING, Unit::Count, "Who waits at a gate at the moment");
     describe_counter!(GATE_REFUSED, Unit::Count, "What a gate has refused");

@@ -9,6 +9,7 @@ use conjure_base::{SessionId, TenantId};
 use conjure_conversation::{Message, Profile};
 use conjure_journal::Owner;
 
+use crate::janitor::Chore;
 use crate::journal::OpenJournal;
 use crate::metrics::MeterOptions;
 use crate::registry::RegistryOptions;
@@ -31,6 +32,8 @@ pub struct RuntimeOptions {
     pub partitions: NonZeroUsize,
     /// How many sessions of a tenant may be live at a time; those that are put away do not count.
     pub sessions_per_tenant: usize,
+    /// What is done again and again in the background.
+    pub chores: Vec<Arc<dyn Chore>>,
     /// How it is counted.
     pub metrics: MeterOptions,
     /// How long the tree may take to start.
@@ -49,6 +52,7 @@ impl RuntimeOptions {
             registry: RegistryOptions::default(),
             partitions: NonZeroUsize::MIN.saturating_add(7),
             sessions_per_tenant: usize::MAX,
+            chores: Vec::new(),
             metrics: MeterOptions::default(),
             start_within: Duration::from_secs(30),
         }

@@ -13,6 +13,7 @@ use super::error::RuntimeError;
 use super::index::Index;
 use super::options::{Health, RuntimeOptions, SessionSpec, Turns};
 use super::tenants::Tenants;
+use crate::janitor::{Janitor, janitor};
 use crate::journal::{CallFailure, JournalAccess, journal_actor};
 use crate::metrics::Meter;
 use crate::registry::{Registry, RegistrySpec};
@@ -34,6 +35,7 @@ struct Inner {
     registry: Registry,
     index: Arc<Index>,
     tenants: Arc<Tenants>,
+    janitor: Janitor,
 }
 
 impl Runtime {
@@ -47,12 +49,14 @@ impl Runtime {
         let (tenants_spec, partitions) =
             Partitions::spec(ChildId::new("tenants")?, options.partitions, Tenants::partition)?;
         let (tenants_spec, _) = tenants_spec.build();
+        let (janitor_spec, janitor) = janitor(options.chores)?;
         // The journal is opened anew for as long as it takes: without it, sessions only wait.
         let spec = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne)
             .intensity(Intensity::new(1_000, Duration::from_secs(5)))
             .child(journal)?
             .child(registry_spec)?
-            .child(tenants_spec)?;
+            .child(tenants_spec)?
+            .child(janitor_spec)?;
         let (spec, _) = spec.build();
         let deadline = SystemClock.deadline(options.start_within);
         let root = Root::spawn(spec, deadline).await.map_err(RuntimeError::NotStarted)?;
@@ -64,7 +68,9 @@ impl Runtime {
             draining: CancellationToken::new(),
         };
         let tenants = Tenants::new(partitions, options.sessions_per_tenant);
-        Ok(Self { inner: Arc::new(Inner { root, setting, registry, index: Arc::default(), tenants }) })
+        Ok(Self {
+            inner: Arc::new(Inner { root, setting, registry, index: Arc::default(), tenants, janitor }),
+        })
     }
 
     /// Opens a new session: it is recorded with its profile, and started.
@@ -208,6 +214,12 @@ impl Runtime {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
+    }
+
+    /// Who does chores in the background.
+    #[must_use]
+    pub fn janitor(&self) -> &Janitor {
+        &self.inner.janitor
     }
 
     /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.

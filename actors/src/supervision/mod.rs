@@ -105,6 +105,8 @@ mod slot;
 mod supervisor;
 mod transition;
 
+pub(crate) use alarm::Alarm;
+
 pub use address::{Address, SendError};
 pub use backoff::Backoff;
 pub use call::{CallError, Reply};

@@ -5,6 +5,8 @@ mod approvals;
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
+mod chores;
+#[cfg(test)]
 mod ending;
 #[cfg(test)]
 mod failing;

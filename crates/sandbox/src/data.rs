@@ -275,8 +275,9 @@ impl DataFolder {
         if self.is_own_workspace(workspace) { settle(workspace) } else { Ok(()) }
     }
 
-    /// Makes room. What cannot be removed is in nobody's way.
-    fn tidy(&self) {
+    /// Removes what dead hosts left, and once a day the contents that were not used for a month: what opening the folder does,
+    /// again. What cannot be removed is told, and in nobody's way. Blocks.
+    pub fn tidy(&self) {
         for places in [&self.inner.sandboxes, &self.inner.workspaces] {
             match places.sweep() {
                 Ok(swept) => {
