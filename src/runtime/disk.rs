@@ -1,9 +1,10 @@
 //! The journal on the disk, in the data folder.
 //!
-//! State: the journal that is open, and before that the one that was opened first. What was acknowledged is on the disk.
+//! State: the journal that is open, and before that the one that was opened first. What was acknowledged is on the disk. When the
+//! journal is lost the same database is opened again: one that is gone is waited for, and never made anew.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_journal::{Journal, JournalError, SqliteJournal, SqliteOptions};
 use futures_util::FutureExt as _;
@@ -13,15 +14,12 @@ use futures_util::future::BoxFuture;
 #[derive(Clone)]
 pub(super) struct Disk {
     folder: PathBuf,
-    options: SqliteOptions,
     slot: Arc<Mutex<Slot>>,
 }
 
-/// What was opened.
-#[derive(Default)]
+/// What was opened last.
+#[derive(Clone)]
 enum Slot {
-    #[default]
-    Empty,
     /// Nobody has taken it yet.
     Fresh(SqliteJournal),
     Used(SqliteJournal),
@@ -30,21 +28,21 @@ enum Slot {
 impl Disk {
     /// Opens it, so that what is wrong with it is known by its type. The tree begins with what is open by then.
     pub(super) async fn open(folder: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        let disk = Self { folder: folder.to_owned(), options, slot: Arc::default() };
-        let first = disk.sqlite().await?;
-        disk.put(Slot::Fresh(first));
-        Ok(disk)
+        let of = folder.to_owned();
+        let first = blocking(folder, move || SqliteJournal::open(&of, options)).await?;
+        Ok(Self { folder: folder.to_owned(), slot: Arc::new(Mutex::new(Slot::Fresh(first))) })
     }
 
     /// The journal that was opened first, and anew after that.
     pub(super) fn next(&self) -> BoxFuture<'static, Result<Arc<dyn Journal>, JournalError>> {
         let disk = self.clone();
         async move {
-            let journal = match disk.put(Slot::Empty) {
+            let last = disk.slot().clone();
+            let journal = match last {
                 Slot::Fresh(journal) => journal,
-                _ => disk.sqlite().await?,
+                Slot::Used(lost) => blocking(&disk.folder, move || lost.open_again()).await?,
             };
-            disk.put(Slot::Used(journal.clone()));
+            *disk.slot() = Slot::Used(journal.clone());
             Ok(Arc::new(journal) as Arc<dyn Journal>)
         }
         .boxed()
@@ -52,21 +50,22 @@ impl Disk {
 
     /// Resolves when all that was accepted is on the disk, and the files are closed.
     pub(super) async fn close(&self) {
-        if let Slot::Fresh(journal) | Slot::Used(journal) = self.put(Slot::Empty) {
-            journal.close().await;
-        }
+        let (Slot::Fresh(journal) | Slot::Used(journal)) = self.slot().clone();
+        journal.close().await;
     }
 
-    fn put(&self, slot: Slot) -> Slot {
-        std::mem::replace(&mut *self.slot.lock().unwrap_or_else(PoisonError::into_inner), slot)
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    async fn sqlite(&self) -> Result<SqliteJournal, JournalError> {
-        let (folder, options) = (self.folder.clone(), self.options.clone());
-        let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&folder, options)).await;
-        opened.unwrap_or_else(|error| {
-            let reason = format!("its opening broke off: {error}");
-            Err(JournalError::Io { doing: "open", path: self.folder.clone(), reason })
-        })
-    }
+async fn blocking(
+    folder: &Path,
+    open: impl FnOnce() -> Result<SqliteJournal, JournalError> + Send + 'static,
+) -> Result<SqliteJournal, JournalError> {
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.unwrap_or_else(|error| {
+        let reason = format!("its opening broke off: {error}");
+        Err(JournalError::Io { doing: "open", path: folder.to_owned(), reason })
+    })
 }

@@ -94,6 +94,15 @@ pub enum JournalError {
         /// The file or folder.
         path: PathBuf,
     },
+    /// A file of the journal is not where it was opened, so that what is written now would be found by nobody. Nothing is
+    /// acknowledged until it is put back. Whether the call was carried out is not known.
+    #[error("{found} at `{}`, where the journal was opened; put its file back, or begin anew with a new process", path.display())]
+    Displaced {
+        /// Where it was.
+        path: PathBuf,
+        /// What is there now.
+        found: Found,
+    },
     /// What was recorded is damaged. What else is recorded may be whole.
     #[error("{place} is damaged: {reason}")]
     Corrupt {
@@ -179,6 +188,25 @@ fn known_as(known: &Option<u32>) -> String {
     }
 }
 
+/// What is where a file of the journal was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// A file that was put there.
+    Another,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "there is nothing",
+            Self::Another => "there is another file",
+        })
+    }
+}
+
 /// What is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -248,6 +276,8 @@ pub enum JournalErrorKind {
     ReadOnly,
     /// There is no room.
     DiskFull,
+    /// Its file is gone, or another.
+    Displaced,
     /// What was recorded is damaged, or no journal.
     Corrupt,
     /// A later version has written it.
@@ -275,6 +305,7 @@ impl JournalError {
             Self::Locked { .. } => JournalErrorKind::Locked,
             Self::ReadOnly { .. } => JournalErrorKind::ReadOnly,
             Self::DiskFull { .. } => JournalErrorKind::DiskFull,
+            Self::Displaced { .. } => JournalErrorKind::Displaced,
             Self::Corrupt { .. } | Self::NotAJournal { .. } | Self::Upcast { .. } => {
                 JournalErrorKind::Corrupt
             }

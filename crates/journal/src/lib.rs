@@ -47,7 +47,7 @@ pub mod conformance;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use error::{JournalError, JournalErrorKind, Place};
+pub use error::{Found, JournalError, JournalErrorKind, Place};
 pub use event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, Recorded};
 pub use journal::{Journal, Reply, Swept, load_all};
 pub use key::{Epoch, SessionKey};

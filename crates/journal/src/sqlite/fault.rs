@@ -6,7 +6,7 @@ use std::path::Path;
 use conjure_store::{StoreError, StoreErrorKind};
 use rusqlite::ErrorCode;
 
-use crate::error::{JournalError, Place};
+use crate::error::{Found, JournalError, Place};
 
 /// Why work within a transaction ended.
 #[derive(Debug)]
@@ -37,6 +37,10 @@ pub(crate) fn of_sqlite(error: &rusqlite::Error, path: &Path) -> JournalError {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => JournalError::Locked { path },
+            // It has looked for the file's name, as we do.
+            ErrorCode::ReadOnly if failure.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED => {
+                JournalError::Displaced { path, found: Found::Nothing }
+            }
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied => JournalError::ReadOnly { path },
             ErrorCode::DiskFull => JournalError::DiskFull { path },
             ErrorCode::DatabaseCorrupt => corrupt(reason),

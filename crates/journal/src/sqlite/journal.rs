@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use conjure_base::TenantId;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use rusqlite::Connection;
 use tokio::sync::watch;
 
 use super::blobs::Blobs;
 use super::fault::{Failure, of_io};
 use super::garbage::Left;
 use super::job::{Answer, Company, Job, job};
-use super::open;
+use super::open::{self, Writable};
 use super::options::SqliteOptions;
 use super::queue::{Bounds, Queue};
 use super::reader::Reader;
+use super::site::Site;
 use super::tables::Tables;
 use super::writer::Writer;
 use crate::error::JournalError;
@@ -42,7 +42,7 @@ pub struct SqliteJournal {
 }
 
 pub(super) struct Inner {
-    path: PathBuf,
+    site: Arc<Site>,
     options: SqliteOptions,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
@@ -60,19 +60,34 @@ impl SqliteJournal {
     /// `FutureFormat`; `Corrupt` for a damaged file and one that is no journal; `ReadOnly`; `Locked`; `DiskFull`.
     pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
         let path = open::prepare(folder)?;
-        let connection = open::open(&path, &options)?;
-        let blobs = Arc::new(Blobs::new(path.with_file_name("blobs")));
+        let (writable, site) = open::open(&path, &options)?;
+        Self::start(Arc::new(site), options, writable)
+    }
+
+    /// Opens the same journal anew, after it was lost. This blocks, for moments.
+    ///
+    /// # Errors
+    /// As for [`SqliteJournal::open`], and `Displaced` where its database is gone, or another: none is made in its place.
+    pub fn open_again(&self) -> Result<Self, JournalError> {
+        let Inner { site, options, .. } = &*self.inner;
+        let writable = open::writer(site, options)?;
+        *site.mending() = writable.log;
+        Self::start(Arc::clone(site), options.clone(), writable)
+    }
+
+    fn start(site: Arc<Site>, options: SqliteOptions, writable: Writable) -> Result<Self, JournalError> {
+        let blobs = Arc::new(Blobs::new(site.database().with_file_name("blobs")));
         let bounds =
             Bounds { calls: options.queue, per_tenant: options.queue_per_tenant, bytes: options.queue_bytes };
         let (writes, reads) = (Arc::new(Queue::new(bounds)), Arc::new(Queue::new(bounds)));
         let (writers_alive, writers) = watch::channel(0);
         let (readers_alive, readers) = watch::channel(0);
         // From here on what fails drops this, which ends the threads that were started.
-        let inner = Inner { path, options, writes, reads, blobs, writers, readers };
+        let inner = Inner { site, options, writes, reads, blobs, writers, readers };
         let readers_alive = Arc::new(readers_alive);
         let threads = (0..inner.options.readers.max(1)).map(|_| inner.start_reader(&readers_alive));
         let threads = threads.collect::<Result<Vec<_>, _>>()?;
-        inner.start_writer(connection, threads, &Arc::new(writers_alive))?;
+        inner.start_writer(writable, threads, &Arc::new(writers_alive))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -89,6 +104,14 @@ impl SqliteJournal {
             }
         }
         .boxed()
+    }
+
+    /// Ends the thread that writes, in the middle of a transaction and without asking, as a defect in it would. Calls that wait,
+    /// and all that come later, hear `Lost`.
+    pub fn kill_writer(&self) {
+        let killed = self.write::<()>(None, 0, |_| std::panic::resume_unwind(Box::new("it was killed")));
+        // Nobody waits for its answer, which tells nothing.
+        drop(killed);
     }
 
     pub(super) fn write<T: Send + 'static>(
@@ -149,16 +172,16 @@ fn refuse<T: Send + 'static>(error: JournalError) -> Reply<T> {
 impl Inner {
     fn start_writer(
         &self,
-        connection: Connection,
+        open: Writable,
         readers: Vec<JoinHandle<()>>,
         alive: &Arc<watch::Sender<usize>>,
     ) -> Result<JoinHandle<()>, JournalError> {
         let writer = Writer {
-            path: self.path.clone(),
+            site: Arc::clone(&self.site),
             options: self.options.clone(),
             queue: Arc::clone(&self.writes),
             blobs: Arc::clone(&self.blobs),
-            connection: Some(connection),
+            open: Some(open),
             garbage: Left::Something,
         };
         // Two who close the database at once may each think that the other goes on, and leave the log unmerged.
@@ -172,12 +195,14 @@ impl Inner {
     }
 
     fn start_reader(&self, alive: &Arc<watch::Sender<usize>>) -> Result<JoinHandle<()>, JournalError> {
+        let log = *self.site.reading();
         let reader = Reader {
-            path: self.path.clone(),
+            site: Arc::clone(&self.site),
             options: self.options.clone(),
             queue: Arc::clone(&self.reads),
             blobs: Arc::clone(&self.blobs),
-            connection: Some(open::reader(&self.path, &self.options)?),
+            connection: Some(open::reader(&self.site, log, &self.options)?),
+            log,
         };
         self.start("reader", &self.reads, alive, || reader.run())
     }
@@ -202,7 +227,7 @@ impl Inner {
         });
         thread.map_err(|error| {
             alive.send_modify(|alive| *alive -= 1);
-            of_io(&error, "start a thread for", &self.path)
+            of_io(&error, "start a thread for", self.site.database())
         })
     }
 }
@@ -326,6 +351,6 @@ impl Drop for Inner {
 
 impl fmt::Debug for SqliteJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteJournal").field("path", &self.inner.path).finish_non_exhaustive()
+        f.debug_struct("SqliteJournal").field("path", &self.inner.site.database()).finish_non_exhaustive()
     }
 }

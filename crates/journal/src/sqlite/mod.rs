@@ -17,6 +17,7 @@ mod options;
 mod fault;
 mod queue;
 mod schema;
+mod site;
 
 mod blobs;
 mod garbage;

@@ -9,6 +9,7 @@ use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use super::fault::{of_io, of_sqlite};
 use super::options::SqliteOptions;
 use super::schema::{STEPS, migrate};
+use super::site::{FileId, Site};
 use crate::error::JournalError;
 
 /// The name of the database in its folder.
@@ -40,24 +41,40 @@ pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, JournalError> {
     Ok(folder.join(DATABASE))
 }
 
+/// A connection that writes, and the log that it writes to.
+pub(crate) struct Writable {
+    pub(crate) connection: Connection,
+    pub(crate) log: FileId,
+}
+
 /// Opens the database for writing, makes it if it is missing, and brings it to the present format.
-pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
+pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Site), JournalError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     // Two who make the same database, or change its format, take turns.
     let _lock = lock(&folder.join("lock"))?;
-    let mut connection = writer(path, options)?;
+    let mut connection = connect(path, options, OpenFlags::SQLITE_OPEN_CREATE)?;
     migrate(&mut connection, path, &STEPS)?;
     sync_folder(folder)?;
-    Ok(connection)
+    let site = Site::of(path)?;
+    let log = *site.reading();
+    Ok((Writable { connection, log }, site))
 }
 
-/// A connection that writes.
-pub(crate) fn writer(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
+/// A connection that writes, to a database that was open before. One that is missing is not made.
+pub(crate) fn writer(site: &Site, options: &SqliteOptions) -> Result<Writable, JournalError> {
+    site.check()?;
+    let connection = connect(site.database(), options, OpenFlags::empty());
+    let connection = connection.map_err(|error| site.explain(error))?;
+    site.check()?;
+    Ok(Writable { connection, log: site.log()? })
+}
+
+fn connect(path: &Path, options: &SqliteOptions, more: OpenFlags) -> Result<Connection, JournalError> {
     let failed = |error: rusqlite::Error| of_sqlite(&error, path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        | OpenFlags::SQLITE_OPEN_EXRESCODE
+        | more;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     // SQLite opens for reading what it may not write.
     if connection.is_readonly(MAIN_DB).map_err(failed)? {
@@ -78,12 +95,22 @@ pub(crate) fn writer(path: &Path, options: &SqliteOptions) -> Result<Connection,
         .and_then(|()| set("trusted_schema", &"OFF"))
         .and_then(|()| limit_size(&connection, options));
     configured.map_err(failed)?;
+    look_into(&connection).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }
 
-/// A connection that reads.
-pub(crate) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
+/// A connection that reads the database and this log.
+pub(crate) fn reader(site: &Site, log: FileId, options: &SqliteOptions) -> Result<Connection, JournalError> {
+    site.check()?;
+    let connection = connect_to_read(site.database(), options);
+    let connection = connection.map_err(|error| site.explain(error))?;
+    site.check()?;
+    site.check_log(log)?;
+    Ok(connection)
+}
+
+fn connect_to_read(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
     let failed = |error: rusqlite::Error| of_sqlite(&error, path);
     // Whoever is the last to close the database merges the log into it, so it must be able to write.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -92,8 +119,24 @@ pub(crate) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection,
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(options.busy_timeout).map_err(failed)?;
     connection.pragma_update(None, "query_only", "ON").map_err(failed)?;
+    look_into(&connection).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
+}
+
+/// The first look into a database opens its log, and makes it where there is none.
+fn look_into(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+}
+
+/// Merges all of the log into the database, durably, and empties it.
+pub(crate) fn merge_log(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    let merged = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    match merged {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(JournalError::Locked { path: path.to_owned() }),
+        Err(error) => Err(of_sqlite(&error, path)),
+    }
 }
 
 fn limit_size(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {

@@ -2,7 +2,6 @@
 //!
 //! State: a connection each. They change nothing, so a crash does nothing to them.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -13,16 +12,19 @@ use super::job::Job;
 use super::open;
 use super::options::SqliteOptions;
 use super::queue::{Queue, WhenEmpty};
+use super::site::{FileId, Site};
 use super::tables::Tables;
 use crate::error::JournalError;
 
 pub(crate) struct Reader {
-    pub(crate) path: PathBuf,
+    pub(crate) site: Arc<Site>,
     pub(crate) options: SqliteOptions,
     pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
     pub(crate) blobs: Arc<Blobs>,
     /// `None` after it failed: it is opened again for the next call.
     pub(crate) connection: Option<Connection>,
+    /// The log that it has open.
+    pub(crate) log: FileId,
 }
 
 impl Reader {
@@ -37,12 +39,17 @@ impl Reader {
     }
 
     fn read(&mut self, job: &mut dyn Job) -> Result<(), JournalError> {
+        let site = Arc::clone(&self.site);
+        let log = site.reading();
         let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => open::reader(&self.path, &self.options)?,
+            Some(connection) if self.log == *log => connection,
+            _ => open::reader(&site, *log, &self.options)?,
         };
+        self.log = *log;
         let end = job.run(&Tables::new(&connection, &self.blobs, self.options.blob_threshold));
-        end.map_err(|error| of_sqlite(&error, &self.path))?;
+        // Large bodies lie beside the database: where it was moved away, they are not missing.
+        site.check()?;
+        end.map_err(|error| of_sqlite(&error, site.database()))?;
         self.connection = Some(connection);
         Ok(())
     }

@@ -3,8 +3,11 @@
 //! State: the connection, and the calls of the present group. When the process dies, SQLite's log holds every group that
 //! was acknowledged; the group in between is there as a whole, or not. When the thread ends by a defect, the callers of
 //! its group and of all that wait hear `Lost`.
+//!
+//! Nothing is acknowledged that a restart would not find: where the database was removed, moved or replaced, calls fail as
+//! `Displaced` until it is back. A log that was removed is merged into the database by whoever has it still open, this
+//! writer, and another one is begun.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -13,19 +16,20 @@ use super::blobs::Blobs;
 use super::fault::{Failure, of_sqlite};
 use super::garbage::Left;
 use super::job::{Company, Job};
-use super::open;
+use super::open::{self, Writable};
 use super::options::SqliteOptions;
 use super::queue::{Queue, WhenEmpty};
+use super::site::Site;
 use super::tables::Tables;
 use crate::error::{JournalError, JournalErrorKind};
 
 pub(crate) struct Writer {
-    pub(crate) path: PathBuf,
+    pub(crate) site: Arc<Site>,
     pub(crate) options: SqliteOptions,
     pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
     pub(crate) blobs: Arc<Blobs>,
     /// `None` after it failed in a way that leaves doubt about it: it is opened again for the next group.
-    pub(crate) connection: Option<Connection>,
+    pub(crate) open: Option<Writable>,
     /// Whether deletions may have left something.
     pub(crate) garbage: Left,
 }
@@ -38,7 +42,9 @@ impl Writer {
                 Left::Something => WhenEmpty::Return,
                 Left::Nothing => WhenEmpty::Wait,
             };
-            let Some(group) = self.queue.take(self.options.group, when_empty) else { return self.connection };
+            let Some(group) = self.queue.take(self.options.group, when_empty) else {
+                return self.open.map(|open| open.connection);
+            };
             if !group.is_empty() {
                 self.write(group);
             }
@@ -82,33 +88,47 @@ impl Writer {
         job.settle(end);
     }
 
-    /// Does something in a transaction that is durable when this returns well.
+    /// Does something in a transaction that is durable, and found by whoever opens the journal next, when this returns well.
     fn transaction<T>(
         &mut self,
         work: impl FnOnce(&Tables<'_>) -> Result<T, rusqlite::Error>,
     ) -> Result<T, JournalError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => open::writer(&self.path, &self.options)?,
+        self.open_log()?;
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let open = open::writer(&self.site, &self.options)?;
+                *self.site.mending() = open.log;
+                open
+            }
         };
-        let result = self.transact(&mut connection, work);
-        let result = result.map_err(|error| of_sqlite(&error, &self.path));
+        let result = self.transact(&mut open, work).map_err(|failure| match failure {
+            Failure::Refused(error) => error,
+            Failure::Broken(error) => self.site.explain(of_sqlite(&error, self.site.database())),
+        });
         // What a failed write or flush has left in the connection is not relied on.
         let is_doubtful = result.as_ref().is_err_and(|error: &JournalError| {
             matches!(error.kind(), JournalErrorKind::Io | JournalErrorKind::Corrupt)
         });
-        if !is_doubtful {
-            self.connection = Some(connection);
+        if is_doubtful {
+            return result;
         }
-        result
+        self.open = Some(open);
+        let value = result?;
+        self.site.check()?;
+        self.open_log()?;
+        Ok(value)
     }
 
     fn transact<T>(
         &mut self,
-        connection: &mut Connection,
+        open: &mut Writable,
         work: impl FnOnce(&Tables<'_>) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, rusqlite::Error> {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    ) -> Result<T, Failure> {
+        let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Nobody else writes now: another process that puts the log right has done so, or will.
+        self.site.check()?;
+        self.site.check_log(open.log)?;
         let tables = Tables::new(&transaction, &self.blobs, self.options.blob_threshold);
         let value = work(&tables)?;
         let has_deleted = tables.has_deleted();
@@ -117,6 +137,35 @@ impl Writer {
             self.garbage = Left::Something;
         }
         Ok(value)
+    }
+
+    /// Makes sure that the log that is open has its name. One that has lost it is put right.
+    fn open_log(&mut self) -> Result<(), JournalError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let displaced = match self.site.check_log(open.log) {
+            Ok(()) => return Ok(()),
+            Err(displaced) => displaced,
+        };
+        // Moved together with the database, it comes back with it.
+        self.site.check()?;
+        tracing::warn!(%displaced, "the journal's log is merged into its database, and begun anew");
+        let site = Arc::clone(&self.site);
+        let mut open_log = site.mending();
+        match open::merge_log(&open.connection, site.database()) {
+            // It holds less than it should when another process has put it right before, and emptied it.
+            Ok(()) | Err(JournalError::Corrupt { .. }) => {}
+            Err(error) => return Err(site.explain(error)),
+        }
+        let open = open::writer(&site, &self.options)?;
+        // What somebody has put there is older than what was merged.
+        open::merge_log(&open.connection, site.database()).map_err(|error| site.explain(error))?;
+        if let Some(folder) = site.database().parent() {
+            open::sync_folder(folder)?;
+        }
+        // Connections that read have the old log open, too.
+        *open_log = open.log;
+        self.open = Some(open);
+        Ok(())
     }
 
     /// Removes some of what deletions left. What cannot be removed now is tried again after the next deletion, or when

@@ -7,6 +7,8 @@ mod damage;
 #[cfg(test)]
 mod deleting;
 #[cfg(test)]
+mod displaced;
+#[cfg(test)]
 mod formats;
 #[cfg(test)]
 mod limits;

@@ -1,0 +1,210 @@
+//! Files that are removed, moved or replaced while the journal is open: nothing is acknowledged that a restart would not find.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use conjure_journal::{
+    Epoch, Found, Journal as _, JournalError, JournalErrorKind, NewEvent, SqliteJournal, load_all,
+};
+
+use crate::support::{OnDisk, key, note, options};
+
+fn log(bed: &OnDisk) -> PathBuf {
+    bed.folder().join("journal.sqlite-wal")
+}
+
+/// A journal with one event.
+async fn recorded(bed: &OnDisk) -> SqliteJournal {
+    let journal = bed.journal();
+    journal.create(&key("acme", 1)).await.unwrap();
+    journal.append(&key("acme", 1), 0, Epoch::NONE, note("0")).await.unwrap();
+    journal
+}
+
+async fn texts(journal: &SqliteJournal) -> Vec<String> {
+    let events = load_all(journal, &key("acme", 1), 0).await.unwrap();
+    events.iter().map(|event| String::from_utf8(event.body.clone()).unwrap()).collect()
+}
+
+/// Appends, and says what came of it.
+async fn append(journal: &SqliteJournal, seq: u64) -> Result<u64, JournalError> {
+    journal.append(&key("acme", 1), seq, Epoch::NONE, note(&seq.to_string())).await
+}
+
+fn displaced(path: &Path, found: Found) -> JournalError {
+    JournalError::Displaced { path: path.canonicalize().unwrap_or_else(|_| path.to_owned()), found }
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_is_told_and_goes_on_when_it_is_back() {
+    let bed = OnDisk::new();
+    let journal = recorded(&bed).await;
+    let away = bed.folder().join("away");
+    fs::rename(bed.database(), &away).unwrap();
+    let gone = displaced(&bed.database(), Found::Nothing);
+    assert_eq!(append(&journal, 1).await, Err(gone.clone()));
+    assert_eq!(load_all(&journal, &key("acme", 1), 0).await, Err(gone.clone()));
+    assert!(!gone.is_critical() && !gone.is_retryable());
+    let said = format!(
+        "there is nothing at `{}`, where the journal was opened; put its file back, or begin anew with a new process",
+        bed.database().display()
+    );
+    assert_eq!(gone.to_string(), said);
+    // It is not made anew, also not by one that is opened again.
+    assert_eq!(journal.open_again().unwrap_err(), gone);
+    assert!(!bed.database().exists());
+    // A copy is another file, however like it is.
+    fs::copy(&away, bed.database()).unwrap();
+    assert_eq!(append(&journal, 1).await, Err(displaced(&bed.database(), Found::Another)));
+    fs::rename(&away, bed.database()).unwrap();
+    assert_eq!(append(&journal, 1).await, Ok(2));
+    let again = journal.open_again().unwrap();
+    assert_eq!(append(&again, 2).await, Ok(3));
+    assert_eq!(texts(&journal).await, ["0", "1", "2"]);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_moved_away_is_told_and_goes_on_when_it_is_back() {
+    let bed = OnDisk::new();
+    let journal = recorded(&bed).await;
+    let large = vec![NewEvent::new("file", 1, vec![7; 100_000])];
+    journal.append(&key("acme", 1), 1, Epoch::NONE, large).await.unwrap();
+    let away = bed.folder().with_file_name("away");
+    for seq in 2..5 {
+        fs::rename(bed.folder(), &away).unwrap();
+        let gone = displaced(&bed.database(), Found::Nothing);
+        assert_eq!(append(&journal, seq).await, Err(gone.clone()));
+        // Its large bodies are not taken for missing ones.
+        assert_eq!(load_all(&journal, &key("acme", 1), 0).await, Err(gone));
+        assert!(!bed.folder().exists(), "nothing is made anew where it may come back");
+        fs::rename(&away, bed.folder()).unwrap();
+        assert_eq!(append(&journal, seq).await, Ok(seq + 1));
+    }
+    drop(journal);
+    let again = bed.journal();
+    assert_eq!(load_all(&again, &key("acme", 1), 0).await.unwrap().len(), 5);
+}
+
+/// The database alone is what a restart of the machine would find: everything is in it.
+#[tokio::test]
+async fn a_log_that_is_removed_loses_nothing() {
+    let bed = OnDisk::new();
+    let journal = recorded(&bed).await;
+    for seq in 1..10 {
+        if seq % 3 != 0 {
+            fs::remove_file(log(&bed)).unwrap();
+        }
+        assert_eq!(append(&journal, seq).await, Ok(seq + 1));
+        // Through connections that had the old one open, too.
+        assert_eq!(texts(&journal).await.len() as u64, seq + 1);
+    }
+    let copy = OnDisk::new();
+    fs::create_dir(copy.folder()).unwrap();
+    fs::copy(bed.database(), copy.database()).unwrap();
+    fs::copy(log(&bed), log(&copy)).unwrap();
+    assert_eq!(texts(&copy.journal()).await.len(), 10);
+    drop(journal);
+    assert_eq!(texts(&bed.journal()).await.len(), 10);
+}
+
+/// What is put there again is older than the database by then, and must not be read into it.
+#[tokio::test]
+async fn a_log_that_is_put_back_late_harms_nothing() {
+    let bed = OnDisk::new();
+    let journal = recorded(&bed).await;
+    let (away, copy) = (bed.folder().join("away"), bed.folder().join("copy"));
+    fs::copy(log(&bed), &copy).unwrap();
+    fs::rename(log(&bed), &away).unwrap();
+    assert_eq!(append(&journal, 1).await, Ok(2));
+    for (late, seq) in [(&away, 2), (&copy, 3)] {
+        fs::rename(late, log(&bed)).unwrap();
+        assert_eq!(append(&journal, seq).await, Ok(seq + 1));
+        assert_eq!(texts(&journal).await.len() as u64, seq + 1);
+    }
+    drop(journal);
+    assert_eq!(texts(&bed.journal()).await, ["0", "1", "2", "3"]);
+}
+
+/// Two processes have it open, and go on with the same new log.
+#[tokio::test]
+async fn a_log_that_is_removed_is_put_right_by_each_who_has_it() {
+    let bed = OnDisk::new();
+    let (one, two) = (recorded(&bed).await, bed.journal());
+    assert_eq!(append(&two, 1).await, Ok(2));
+    fs::remove_file(log(&bed)).unwrap();
+    for (seq, journal) in (2..).zip([&one, &two, &one, &two]) {
+        // Both may be at it at the same time.
+        while let Err(error) = append(journal, seq).await {
+            assert!(error.is_retryable(), "{error:?}");
+        }
+    }
+    assert_eq!((texts(&one).await, texts(&two).await.len()), (texts(&bed.journal()).await, 6));
+}
+
+/// The writer never says yes to what lies in a file without a name: whatever a restart finds holds all that it said yes to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acknowledged_while_files_come_and_go_is_found() {
+    let bed = OnDisk::new();
+    let journal = recorded(&bed).await;
+    let away = bed.folder().with_file_name("away");
+    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let (folder, gone) = (bed.folder(), away.clone());
+    let moving = tokio::task::spawn_blocking(move || {
+        let mut rounds = 0_u32;
+        while !*stopped.borrow_and_update() {
+            fs::rename(&folder, &gone).unwrap();
+            fs::rename(&gone, &folder).unwrap();
+            if rounds.is_multiple_of(16) {
+                let _ = fs::remove_file(folder.join("journal.sqlite-wal"));
+            }
+            rounds += 1;
+        }
+        rounds
+    });
+    let (mut seq, mut refused) = (1, 0);
+    while seq < 100 || refused < 10 {
+        match append(&journal, seq).await {
+            Ok(next) => seq = next,
+            Err(error) => {
+                let kind = error.kind();
+                // What fails in between may find it back when it looks.
+                let is_known = matches!(
+                    kind,
+                    JournalErrorKind::Displaced
+                        | JournalErrorKind::Conflict
+                        | JournalErrorKind::ReadOnly
+                        | JournalErrorKind::Io
+                );
+                assert!(is_known, "{error:?}");
+                refused += 1;
+                // It may have been recorded without an answer.
+                if let JournalError::Conflict { found, .. } = error {
+                    assert_eq!(found, seq + 1);
+                    seq = found;
+                }
+            }
+        }
+    }
+    stop.send_replace(true);
+    assert!(moving.await.unwrap() > 0);
+    journal.close().await;
+    let found = texts(&SqliteJournal::open(&bed.folder(), options()).unwrap()).await;
+    assert_eq!(found, (0..seq).map(|seq| seq.to_string()).collect::<Vec<_>>());
+}
+
+/// Nobody hears of anything but the loss, and what was acknowledged is there for the next.
+#[tokio::test]
+async fn a_writer_that_is_killed_is_opened_again() {
+    let bed = OnDisk::new();
+    let mut journal = recorded(&bed).await;
+    let mut seq = 1;
+    for _ in 0..20 {
+        assert_eq!(append(&journal, seq).await, Ok(seq + 1));
+        journal.kill_writer();
+        let lost = append(&journal, seq + 1).await.unwrap_err();
+        assert!(lost.is_critical(), "{lost:?}");
+        journal = journal.open_again().unwrap();
+        seq += 1;
+        assert_eq!(texts(&journal).await.len() as u64, seq);
+    }
+}
