@@ -101,6 +101,7 @@ impl Home {
     }
 
     /// Whether sessions had containers, of this process or an earlier one. Blocks for a moment.
+    #[cfg(feature = "docker")]
     pub(crate) fn had_containers(&self) -> bool {
         self.path.join(CONTAINERS).exists()
     }
