@@ -34,6 +34,7 @@ mod live_model;
 mod run_command;
 mod runtime_bed;
 mod runtime_breakers;
+mod runtime_canaries;
 mod runtime_cancelled;
 mod runtime_catalogs;
 mod runtime_chores;

@@ -1,0 +1,183 @@
+//! A host that works for long: many turns in one session, then many short sessions, and what that takes of the machine (A11).
+//!
+//! Every tenth turn and every tenth session has a command run in a real jail; all is recorded in SQLite. What is measured is this
+//! process: its resident memory, its file descriptors, and what lies in its data folder, each after the same number of steps.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use conjure::{
+    Block, Clock as _, Config, Environment, ExecutorKind, Model, Request, Response, Runtime, RuntimeOptions,
+    Session, SessionSpec, Settings, StopReason, SystemClock, TenantId, Usage, model_fn,
+};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// What the process has at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    /// Steps done before.
+    pub(crate) steps: u32,
+    /// Resident memory, in KiB.
+    pub(crate) memory: u64,
+    /// Open file descriptors.
+    pub(crate) files: usize,
+    /// What the data folder holds, in KiB, as far as it is not the journal's.
+    pub(crate) disk: u64,
+    /// What the journal holds, in KiB.
+    pub(crate) journal: u64,
+    /// The median time of the last steps, in milliseconds.
+    pub(crate) step: f64,
+}
+
+/// What a course came to: a mark at each tenth of its steps.
+#[derive(Debug)]
+pub(crate) struct Course {
+    pub(crate) marks: Vec<Mark>,
+}
+
+impl Course {
+    /// After the first tenths, when everything was there once, and at the end.
+    pub(crate) fn ends(&self) -> (Mark, Mark) {
+        (self.marks[2.min(self.marks.len() - 1)], self.marks[self.marks.len() - 1])
+    }
+}
+
+/// Where it all happens.
+pub(crate) struct Site {
+    runtime: Runtime,
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) async fn open() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let settings = Settings {
+            executor: Some(ExecutorKind::Jail),
+            data: Some(folder.path().join("data")),
+            skill_paths: Some(Vec::new()),
+            ..Settings::default()
+        };
+        let config = Config::layered(settings, &Environment::of_process(), None)?;
+        let runtime = Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await?;
+        Ok(Self { runtime, folder })
+    }
+
+    async fn session(&self) -> Result<Session> {
+        Ok(self.runtime.open(SessionSpec::new(TenantId::new("acme")?).without_skills()).await?)
+    }
+
+    /// So many turns in one session, which is deleted afterwards.
+    pub(crate) async fn turns(&self, count: u32) -> Result<Course> {
+        let session = self.session().await?;
+        let course = self
+            .course(count, async |step| {
+                let stop = session.send(words(step)).await?.end().await?;
+                let is_done = stop.to_string() == "the model is done (end_turn)";
+                if is_done { Ok(()) } else { Err(stop.to_string().into()) }
+            })
+            .await;
+        self.runtime.delete(&TenantId::new("acme")?, session.id()).await?;
+        course
+    }
+
+    /// So many sessions of one turn each, which are deleted.
+    pub(crate) async fn sessions(&self, count: u32) -> Result<Course> {
+        let tenant = TenantId::new("acme")?;
+        self.course(count, async |step| {
+            let session = self.session().await?;
+            session.send(words(step)).await?.end().await?;
+            let id = session.id();
+            drop(session);
+            Ok(self.runtime.delete(&tenant, id).await?)
+        })
+        .await
+    }
+
+    /// How many sessions are known, and live.
+    pub(crate) fn left(&self) -> (usize, usize) {
+        let health = self.runtime.health();
+        (health.known_sessions, health.live_sessions)
+    }
+
+    pub(crate) async fn close(self) -> Result<()> {
+        self.runtime.shutdown(SystemClock.deadline(Duration::from_secs(60))).await?;
+        Ok(self.folder.close()?)
+    }
+
+    async fn course(&self, count: u32, mut step: impl AsyncFnMut(u32) -> Result<()>) -> Result<Course> {
+        let tenth = (count / 10).max(1);
+        let (mut marks, mut times) = (vec![self.mark(0, &mut Vec::new())?], Vec::new());
+        for number in 1..=count {
+            let began = Instant::now();
+            step(number).await?;
+            times.push(began.elapsed());
+            if number % tenth == 0 {
+                marks.push(self.mark(number, &mut times)?);
+                times.clear();
+            }
+        }
+        Ok(Course { marks })
+    }
+
+    fn mark(&self, steps: u32, times: &mut [Duration]) -> Result<Mark> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        let data = self.folder.path().join("data");
+        let journal = size(&data.join("journal"));
+        times.sort_unstable();
+        let median = times.get(times.len() / 2).copied().unwrap_or_default();
+        Ok(Mark {
+            steps,
+            memory: memory.ok_or("the system does not say how much memory there is")?.trim().parse()?,
+            files: std::fs::read_dir("/proc/self/fd")?.count(),
+            disk: size(&data).saturating_sub(journal) / 1024,
+            journal: journal / 1024,
+            step: median.as_secs_f64() * 1000.0,
+        })
+    }
+}
+
+/// What the files of a folder hold together, in bytes. What goes meanwhile does not count.
+fn size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() => size(&entry.path()),
+            Ok(found) => found.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+fn words(step: u32) -> &'static str {
+    if step.is_multiple_of(10) { "$ true" } else { "hello" }
+}
+
+/// Has a command run that it is asked for, and is done.
+fn model() -> impl Model {
+    model_fn(|request: Request| async move {
+        let words = request.messages.last().map(|message| message.text()).unwrap_or_default();
+        let (content, stop_reason) = match words.strip_prefix("$ ") {
+            Some(command) if request.call == 1 => {
+                let id = format!("toolu_{}", request.messages.len());
+                let input = serde_json::json!({"command": command, "description": "as it was asked"});
+                let call =
+                    serde_json::json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input});
+                let block = Block::from_json(call.to_string());
+                (block.unwrap_or_else(|error| unreachable!("it is a block: {error}")), StopReason::ToolUse)
+            }
+            _ => (Block::text("It is done."), StopReason::EndTurn),
+        };
+        Ok(Response {
+            id: None,
+            model: None,
+            content: vec![content],
+            stop_reason,
+            usage: Usage::default(),
+            request_id: None,
+            container: None,
+        })
+    })
+}

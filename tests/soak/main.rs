@@ -1,0 +1,28 @@
+//! A11 in short: a host that goes on for a while takes no more of the machine than at its beginning. `cargo bench --bench soak` is the
+//! long form. A process of its own, as what is measured is a process.
+
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+#[expect(dead_code, reason = "the benchmark prints more of it")]
+mod course;
+
+use crate::course::Site;
+
+/// Resident memory that may come and go with the allocator's habits, in KiB.
+const SLACK: u64 = 8 * 1024;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_turns_and_many_sessions_leave_nothing_behind() {
+    let site = Site::open().await.unwrap();
+    let (begun, ended) = site.turns(300).await.unwrap().ends();
+    assert!(ended.files <= begun.files, "{begun:?} {ended:?}");
+    assert!(ended.memory < begun.memory + SLACK, "{begun:?} {ended:?}");
+    assert_eq!(ended.disk, begun.disk, "{begun:?} {ended:?}");
+
+    let (begun, ended) = site.sessions(300).await.unwrap().ends();
+    assert_eq!(site.left(), (0, 0));
+    assert!(ended.files <= begun.files, "{begun:?} {ended:?}");
+    assert!(ended.memory < begun.memory + SLACK, "{begun:?} {ended:?}");
+    assert_eq!(ended.disk, begun.disk, "{begun:?} {ended:?}");
+    site.close().await.unwrap();
+}
