@@ -11,15 +11,14 @@
 
 #[path = "../tests/soak/course.rs"]
 mod course;
-#[path = "support/harness.rs"]
-mod harness;
 
 use crate::course::{Course, Result, Site};
 
 fn main() -> Result<()> {
     let mut counts = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
     let (turns, sessions) = (counts.next().unwrap_or(10_000), counts.next().unwrap_or(10_000));
-    harness::run(measure(turns, sessions))
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(measure(turns, sessions))
 }
 
 async fn measure(turns: u32, sessions: u32) -> Result<()> {
@@ -28,6 +27,8 @@ async fn measure(turns: u32, sessions: u32) -> Result<()> {
     print("turns of one session", &in_turns);
     let in_sessions = site.sessions(sessions).await?;
     print("sessions", &in_sessions);
+    let (known, live) = site.left();
+    println!("known sessions at the end: {known}, live: {live}");
     site.close().await?;
     for (case, course) in [("turns", &in_turns), ("sessions", &in_sessions)] {
         let (begun, ended) = course.ends();
