@@ -17,6 +17,7 @@ pub mod executors;
 pub mod janitor;
 pub mod journal;
 pub mod metrics;
+pub mod pool;
 pub mod registry;
 pub mod runtime;
 pub mod session;

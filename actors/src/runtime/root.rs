@@ -19,7 +19,8 @@ use crate::metrics::Meter;
 use crate::registry::{Registry, RegistrySpec};
 use crate::session::{Session, SessionError, Setting, Shared, encoded};
 use crate::supervision::{
-    ChildId, Intensity, Partitions, RequestError, Root, StartError, Strategy, SupervisorSpec, Tree,
+    ChildId, ChildSpec, Domain, Intensity, Partitions, RequestError, Root, StartError, Strategy,
+    SupervisorSpec, Tree,
 };
 
 /// Sessions of many tenants, supervised. Cheap to clone; dropping the last clone stops everything in order, in the
@@ -44,22 +45,39 @@ impl Runtime {
     /// # Errors
     /// When the journal cannot be opened, or that took too long.
     pub async fn spawn(options: RuntimeOptions) -> Result<Self, RuntimeError> {
+        Self::spawn_with_pools(options, Vec::new()).await
+    }
+
+    /// The same with pools of spares ([`crate::pool::PoolSpec`]), which fail each for itself. They stop after all sessions.
+    ///
+    /// # Errors
+    /// As [`Runtime::spawn`]. No spare is waited for.
+    pub async fn spawn_with_pools(
+        options: RuntimeOptions,
+        pools: Vec<ChildSpec>,
+    ) -> Result<Self, RuntimeError> {
         let (journal, access) = journal_actor(options.journal, options.journal_patience)?;
         let (registry_spec, registry) = RegistrySpec::new().options(options.registry).build()?;
         let (tenants_spec, partitions) =
             Partitions::spec(ChildId::new("tenants")?, options.partitions, Tenants::partition)?;
         let (tenants_spec, _) = tenants_spec.build();
         let (janitor_spec, janitor) = janitor(options.chores)?;
+        let (pools_spec, pools_supervisor) =
+            SupervisorSpec::dynamic(ChildId::new("pools")?).domain(Domain::EachChild).build();
         // The journal is opened anew for as long as it takes: without it, sessions only wait.
         let spec = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne)
             .intensity(Intensity::new(1_000, Duration::from_secs(5)))
             .child(journal)?
             .child(registry_spec)?
+            .child(pools_spec)?
             .child(tenants_spec)?
             .child(janitor_spec)?;
         let (spec, _) = spec.build();
         let deadline = SystemClock.deadline(options.start_within);
         let root = Root::spawn(spec, deadline).await.map_err(RuntimeError::NotStarted)?;
+        for pool in pools {
+            pools_supervisor.start_child(pool, deadline).await.map_err(RuntimeError::NotStarted)?;
+        }
         let setting = Setting {
             journal: access,
             outfit: options.outfit,

@@ -1,0 +1,204 @@
+//! A pool in a tree of its own, of spares that tell what becomes of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_actors::pool::{Pool, PoolOptions, PoolSpec, Spare, SpareSource};
+use conjure_actors::supervision::{Backoff, Child, ChildId, Root, Strategy, SupervisorSpec};
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_sandbox::{SandboxError, SandboxErrorKind};
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What becomes of a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Fails(SandboxErrorKind),
+    Hangs,
+}
+
+/// What there is.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Starts that were asked for, and when since the beginning.
+    pub(crate) asked: Vec<Duration>,
+    /// How many are being started.
+    pub(crate) starting: usize,
+    pub(crate) most_starting: usize,
+    /// By their numbers; cancelled when it is to end.
+    pub(crate) alive: BTreeMap<usize, ()>,
+    pub(crate) retired: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Maker {
+    seen: watch::Sender<Seen>,
+    behave: Arc<Mutex<VecDeque<Start>>>,
+    ends: Arc<Mutex<BTreeMap<usize, CancellationToken>>>,
+    epoch: Deadline,
+}
+
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) number: usize,
+    end: CancellationToken,
+    maker: Maker,
+}
+
+const FAR: Duration = Duration::from_secs(1_000_000);
+
+pub(crate) struct Starting<'a>(&'a watch::Sender<Seen>);
+
+impl<'a> Starting<'a> {
+    pub(crate) fn begin(seen: &'a watch::Sender<Seen>) -> Self {
+        seen.send_modify(|seen| {
+            seen.starting += 1;
+            seen.most_starting = seen.most_starting.max(seen.starting);
+        });
+        Self(seen)
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|seen| seen.starting -= 1);
+    }
+}
+
+impl Maker {
+    pub(crate) fn new() -> Self {
+        Self {
+            seen: watch::Sender::default(),
+            behave: Arc::default(),
+            ends: Arc::default(),
+            epoch: SystemClock.deadline(FAR),
+        }
+    }
+
+    pub(crate) fn next_starts(&self, starts: impl IntoIterator<Item = Start>) {
+        self.behave.lock().unwrap().extend(starts);
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
+    }
+
+    pub(crate) fn starting(&self) -> Starting<'_> {
+        Starting::begin(&self.seen)
+    }
+
+    pub(crate) async fn until(&self, is_so: impl FnMut(&Seen) -> bool) {
+        self.seen.subscribe().wait_for(is_so).await.unwrap();
+    }
+
+    /// It ends by itself.
+    pub(crate) fn kill(&self, number: usize) {
+        self.ends.lock().unwrap()[&number].cancel();
+    }
+}
+
+impl SpareSource for Maker {
+    type Spare = Made;
+
+    fn make(&self, _: Deadline) -> BoxFuture<'_, Result<Made, SandboxError>> {
+        Box::pin(async {
+            let _starting = self.starting();
+            let passed = FAR - SystemClock.remaining(self.epoch);
+            self.seen.send_modify(|seen| seen.asked.push(passed));
+            let behaviour = self.behave.lock().unwrap().pop_front();
+            match behaviour {
+                Some(Start::Fails(kind)) => return Err(SandboxError::new(kind, "as it was told")),
+                Some(Start::Hangs) => std::future::pending().await,
+                // As a real one, it takes its time.
+                None => SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(10))).await,
+            }
+            let (end, mut number) = (CancellationToken::new(), 0);
+            self.seen.send_modify(|seen| {
+                number = seen.alive.len() + seen.retired.len();
+                seen.alive.insert(number, ());
+            });
+            self.ends.lock().unwrap().insert(number, end.clone());
+            Ok(Made { number, end, maker: self.clone() })
+        })
+    }
+}
+
+impl Spare for Made {
+    fn is_live(&self) -> bool {
+        !self.end.is_cancelled()
+    }
+
+    fn ended(&self) -> BoxFuture<'static, SandboxError> {
+        let end = self.end.clone();
+        Box::pin(async move {
+            end.cancelled().await;
+            SandboxError::new(SandboxErrorKind::Lost, "it was told to end")
+        })
+    }
+
+    async fn retire(self) {
+        // Nothing is left behind where that is not waited for.
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(3))).await;
+        self.maker.seen.send_modify(|seen| {
+            seen.alive.remove(&self.number);
+            seen.retired.push(self.number);
+        });
+    }
+}
+
+pub(crate) struct Bed {
+    pub(crate) maker: Maker,
+    pub(crate) pool: Pool<Maker>,
+    pub(crate) actor: Child,
+    root: Root,
+}
+
+pub(crate) fn soon() -> Deadline {
+    SystemClock.deadline(Duration::from_secs(60))
+}
+
+impl Bed {
+    pub(crate) async fn of_size(size: usize) -> Self {
+        Self::with(size, Maker::new(), |_| {}).await
+    }
+
+    pub(crate) async fn with(size: usize, maker: Maker, change: impl FnOnce(&mut PoolOptions)) -> Self {
+        let mut options = PoolOptions::of_size(size);
+        options.starts_at_once = 2;
+        options.max_age = Duration::from_secs(3_600 * 24);
+        options.backoff =
+            Backoff::new(Duration::from_secs(1), Duration::from_secs(60), Duration::from_secs(120));
+        change(&mut options);
+        let name = ChildId::new("pool").unwrap();
+        let (spec, pool) = PoolSpec::new(name, maker.clone(), options).unwrap().build().unwrap();
+        let (pools, supervisor) = SupervisorSpec::dynamic(ChildId::new("pools").unwrap()).build();
+        let root = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne);
+        let (root, _) = root.child(pools).unwrap().build();
+        let root = Root::spawn(root, soon()).await.unwrap();
+        let actor = supervisor.start_child(spec, soon()).await.unwrap();
+        Self { maker, pool, actor, root }
+    }
+
+    /// What the tree says of the actor.
+    pub(crate) fn shown(&self) -> String {
+        format!("{:?}", self.root.tree())
+    }
+
+    pub(crate) async fn end(self) -> Seen {
+        self.root.shutdown(soon()).await.unwrap();
+        self.maker.seen()
+    }
+}
+
+/// Whoever claims a spare has its number.
+pub(crate) async fn claim(pool: &Pool<Maker>) -> Option<usize> {
+    pool.claim(|made| async move {
+        let number = made.number;
+        // The one who has it ends it.
+        drop(made);
+        Ok(number)
+    })
+    .await
+}
