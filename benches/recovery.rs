@@ -5,7 +5,8 @@
 //! is left of the jail is cleared away, its supervisor waits (at most 2 ms, by chance), and another jail is made for the
 //! same workspace and runs the program. For comparison, in turns: the same program in a jail that lives. Case `container`: the
 //! same with a container, whose first process is killed; without a pool, so that the start of a container is in it, against the
-//! goal for one of the pool. Excluded: the looking for the process to kill.
+//! goal for one of the pool. Case `container-pool`: the same, in a session's own workspace with a file, from a pool of one spare that is
+//! ready when the container is killed. Excluded: the looking for the process to kill, and the making of spares.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -22,15 +23,19 @@ mod harness;
 mod image;
 
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use conjure_actors::executors::{ConnectorSource, ExecutorOptions, ExecutorsSpec, SupervisedExecutor};
+use conjure_actors::executors::{
+    ConnectorSource, ExecutorOptions, ExecutorSource, ExecutorsSpec, SupervisedExecutor,
+};
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, Connector, DataFolder, ExecutionContext, Executor, Jail,
+    CallOptions, Command, CommandEnd, Connector, DataFolder, Docker, ExecutionContext, Executor, Jail,
+    Layout, SandboxError, Spare, SpareSpec,
 };
+use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::containers::{Containers, LABEL, labelled};
@@ -53,10 +58,15 @@ fn main() -> Result<()> {
         println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
         let folder = tempfile::tempdir()?;
         let jail = Jail::new([]).with_data(DataFolder::open(folder.path())?);
-        measure(&Victim::Jail, Arc::new(jail)).await?;
+        let workspace = tempfile::tempdir()?;
+        let context = ExecutionContext::new(workspace.path());
+        let made = |connector| ConnectorSource::new(connector, context.clone());
+        measure(&Victim::Jail, "jail", Arc::new(made(Arc::new(jail))?)).await?;
         let Some(containers) = in_task else { return Ok(()) };
         let connector = Arc::new(containers.connector());
-        measure(&Victim::Container(containers), connector).await
+        let victim = Victim::Container(containers);
+        measure(&victim, "container", Arc::new(made(connector.clone())?)).await?;
+        pooled(&victim, &connector).await
     })
 }
 
@@ -67,13 +77,6 @@ enum Victim {
 }
 
 impl Victim {
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Jail => "jail",
-            Self::Container(_) => "container",
-        }
-    }
-
     /// Its first process, which takes all others along.
     async fn first_process(&self) -> Result<Pid> {
         match self {
@@ -83,16 +86,80 @@ impl Victim {
     }
 }
 
-async fn measure(victim: &Victim, connector: Arc<dyn Connector>) -> Result<()> {
+/// From a pool of one.
+async fn pooled(victim: &Victim, connector: &Docker) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let pool = DataFolder::open(&folder.path().join("pool"))?;
+    let tenant = DataFolder::open(&folder.path().join("tenant"))?;
+    let workspace = tenant.workspace()?;
+    fs::write(workspace.path().join("file"), "kept")?;
+    let context = ExecutionContext::new(workspace.path());
+    let connector: Arc<dyn Connector> = Arc::new(connector.clone().with_data(pool.clone()));
+    let made = ConnectorSource::new(Arc::clone(&connector), context.clone())?;
+    let spare = Mutex::new(None);
+    let pooled = Pooled { connector, pool, tenant, context, made, spare };
+    measure(victim, "container-pool", Arc::new(pooled)).await
+}
+
+/// One spare that is ready, and the next one when the sandbox before is warm.
+#[derive(Debug)]
+struct Pooled {
+    connector: Arc<dyn Connector>,
+    pool: DataFolder,
+    tenant: DataFolder,
+    context: ExecutionContext,
+    made: ConnectorSource,
+    spare: Mutex<Option<Spare>>,
+}
+
+impl Measured for Pooled {
+    fn prepare(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            let spec = SpareSpec::of(&self.context);
+            let clock = Arc::new(SystemClock);
+            let spare = Spare::open(&*self.connector, &self.pool, spec, clock, soon()).await?;
+            *self.spare.lock().map_err(|error| error.to_string())? = Some(spare);
+            Ok(())
+        })
+    }
+}
+
+impl Measured for ConnectorSource {}
+
+/// A source of sandboxes, and what it does before one is killed.
+trait Measured: ExecutorSource {
+    fn prepare(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl ExecutorSource for Pooled {
+    fn layout(&self) -> &Layout {
+        self.made.layout()
+    }
+
+    fn open(
+        &self,
+        deadline: Deadline,
+    ) -> BoxFuture<'_, std::result::Result<Box<dyn Executor>, SandboxError>> {
+        Box::pin(async move {
+            let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());
+            match spare {
+                Some(spare) => Ok(Box::new(spare.claim(&self.context, &self.tenant, deadline).await?) as _),
+                None => self.made.open(deadline).await,
+            }
+        })
+    }
+}
+
+async fn measure(victim: &Victim, case: &str, source: Arc<impl Measured + 'static>) -> Result<()> {
     let place = usize::from(matches!(victim, Victim::Container(_)));
     let (rounds, warm_up) = (ROUNDS[place], WARM_UP[place]);
-    let workspace = tempfile::tempdir()?;
-    let source = ConnectorSource::new(connector, ExecutionContext::new(workspace.path()))?;
     let mut options = ExecutorOptions::default();
     // It dies more often than any session's should.
     options.intensity = Intensity::new(u32::MAX, Duration::from_secs(1));
     options.backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(2), Duration::ZERO);
-    let (child, executor) = ExecutorsSpec::new(Arc::new(source)).options(options).build()?;
+    let (child, executor) = ExecutorsSpec::new(Arc::clone(&source) as _).options(options).build()?;
     let root = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne).child(child)?;
     let root = Root::spawn(root.build().0, soon()).await?;
     let (mut recovered, mut warm, mut lost) = (Vec::new(), Vec::new(), 0_usize);
@@ -101,6 +168,7 @@ async fn measure(victim: &Victim, connector: Arc<dyn Connector>) -> Result<()> {
         call(&executor).await?;
         let (took, _) = call(&executor).await?;
         let process = victim.first_process().await?;
+        source.prepare().await?;
         let started = Instant::now();
         kill_process(process, Signal::KILL)?;
         let (_, losses) = call(&executor).await?;
@@ -114,7 +182,6 @@ async fn measure(victim: &Victim, connector: Arc<dyn Connector>) -> Result<()> {
     root.shutdown(soon()).await?;
     recovered.sort_unstable();
     warm.sort_unstable();
-    let case = victim.name();
     println!(
         "{PROGRAM} after the death of its {case}, {rounds} times; {lost} calls came so soon that they failed with it"
     );

@@ -29,8 +29,8 @@ mod workspace;
 
 // Of this crate.
 pub use config::{
-    ApiProfile, Config, ConfigError, Environment, ExecutorKind, Settings, VARIABLES, Variable, parse_network,
-    parse_size,
+    ApiProfile, Config, ConfigError, Environment, ExecutorKind, PoolSettings, Settings, VARIABLES, Variable,
+    parse_network, parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
@@ -86,6 +86,7 @@ pub use conjure_conversation::{
 pub use conjure_actors::admission::{Gate, GateLoad, Overloaded, Permit, Share};
 pub use conjure_actors::executors::{ConnectorSource, ExecutorOptions, ExecutorSource};
 pub use conjure_actors::janitor::{ChoreError, ChoreStatus, Janitor, LastRun};
+pub use conjure_actors::pool::PoolStats;
 pub use conjure_actors::registry::{
     CatalogKey, CatalogName, CatalogNameError, CatalogSpec, Registry, RegistryError, RegistryOptions,
 };

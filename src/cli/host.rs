@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure::{
-    CallId, Clock as _, Config, Environment, JournalErrorKind, Runtime, RuntimeError, RuntimeOptions,
-    SessionId, Settings, SystemClock, TenantId,
+    CallId, Clock as _, Config, Environment, JournalErrorKind, PoolSettings, Runtime, RuntimeError,
+    RuntimeOptions, SessionId, Settings, SystemClock, TenantId,
 };
 use tempfile::TempDir;
 
@@ -54,7 +54,7 @@ impl Host {
             (None, None) => "neither `XDG_DATA_HOME` nor `HOME` is set".to_owned(),
             (named, usual) => {
                 let folder = named.map(std::path::Path::to_owned).or(usual).unwrap_or_default();
-                let options = options(config.clone()).data(folder);
+                let options = alone(options(config.clone())).data(folder);
                 let options = if keeping == Keeping::Kept { options } else { options.ephemeral() };
                 match Runtime::spawn(options).await {
                     Ok(runtime) => return Ok(Self::of(runtime, place, keeping, None)),
@@ -70,7 +70,7 @@ impl Host {
         let folder = temporary()?;
         let data = Some(folder.path().to_owned());
         let config = config.with(Settings { data, ..Settings::default() })?;
-        let runtime = Runtime::spawn(options(config).ephemeral()).await.map_err(refused)?;
+        let runtime = Runtime::spawn(alone(options(config)).ephemeral()).await.map_err(refused)?;
         Ok(Self::of(runtime, place, Keeping::Ephemeral, Some(folder)))
     }
 
@@ -94,7 +94,7 @@ impl Host {
         }
         // Their skills are with them.
         let config = config.with(Settings { skill_paths: Some(Vec::new()), ..Settings::default() })?;
-        let runtime = Runtime::spawn(options(config).data(folder)).await?;
+        let runtime = Runtime::spawn(alone(options(config)).data(folder)).await?;
         Ok(Self::of(runtime, place, Keeping::Kept, None))
     }
 
@@ -189,6 +189,11 @@ fn temporary() -> Result<TempDir, Failure> {
             around.display()
         ))
     })
+}
+
+/// A command has one session at most: nobody is there for what is made before it is needed.
+fn alone(options: RuntimeOptions) -> RuntimeOptions {
+    options.pool(PoolSettings { jail: Some(0), docker: Some(0), ..PoolSettings::default() })
 }
 
 #[cfg(test)]

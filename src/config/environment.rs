@@ -300,6 +300,8 @@ impl Environment {
             profile: self.parse(PROFILE, |text| text.parse::<ApiProfile>())?,
             max_tokens: self.parse(MAX_TOKENS, whole_number)?,
             model_timeout: self.parse(MODEL_TIMEOUT, seconds)?,
+            // A matter of hosts that stay, which have a file.
+            pool: None,
         })
     }
 

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::config::error::ConfigError;
+use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_floor, parse_network, parse_size};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 use crate::near::nearest;
@@ -35,6 +36,7 @@ const KEYS: &[&str] = &[
     "profile",
     "max_tokens",
     "model_timeout",
+    "pool",
 ];
 
 #[derive(Deserialize)]
@@ -59,6 +61,7 @@ struct File {
     profile: Option<String>,
     max_tokens: Option<u32>,
     model_timeout: Option<Value>,
+    pool: Option<Table>,
 }
 
 #[derive(Deserialize)]
@@ -158,11 +161,12 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .map(|value| seconds(&value))
             .transpose()
             .map_err(in_key("model_timeout"))?,
+        pool: file.pool.as_ref().map(pool::parse).transpose().map_err(in_key("pool"))?,
     })
 }
 
 /// Seconds as a whole or a broken number.
-fn seconds(value: &Value) -> Result<std::time::Duration, String> {
+pub(super) fn seconds(value: &Value) -> Result<std::time::Duration, String> {
     parse_seconds(number(value, "seconds")?)
 }
 

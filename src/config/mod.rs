@@ -13,11 +13,13 @@ mod environment;
 mod error;
 mod file;
 mod paths;
+mod pool;
 mod sandbox;
 mod settings;
 
 pub use environment::{Environment, VARIABLES, Variable};
 pub use error::ConfigError;
+pub use pool::PoolSettings;
 pub use sandbox::{ExecutorKind, parse_network, parse_size};
 pub use settings::{ApiProfile, Config, Settings};
 

@@ -15,6 +15,7 @@ use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::file;
 use crate::config::paths;
+use crate::config::pool::PoolSettings;
 use crate::config::sandbox::{self, ExecutorKind};
 
 /// The longest time that a setting can give, so that arithmetic on it never overflows: a year.
@@ -88,6 +89,8 @@ pub struct Settings {
     pub max_tokens: Option<u32>,
     /// How long one model call may take, its retries included.
     pub model_timeout: Option<Duration>,
+    /// Sandboxes that are made before a session needs them; each of its settings is laid over the lower layer's.
+    pub pool: Option<PoolSettings>,
 }
 
 impl Settings {
@@ -118,6 +121,10 @@ impl Settings {
             profile: self.profile.or(lower.profile),
             max_tokens: self.max_tokens.or(lower.max_tokens),
             model_timeout: self.model_timeout.or(lower.model_timeout),
+            pool: match (self.pool, lower.pool) {
+                (Some(upper), Some(lower)) => Some(upper.over(lower)),
+                (one, other) => one.or(other),
+            },
         }
     }
 }
@@ -246,6 +253,8 @@ impl Config {
             settings.model_timeout.is_none_or(is_time),
             "it must be more than 0 seconds and at most a year",
         )?;
+        let pool = settings.pool.unwrap_or_default();
+        pool.check().map_err(|reason| ConfigError::Setting { key: "pool", reason })?;
         within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
         within("max_iterations", max_iterations > 0, "it must be at least 1")?;
@@ -394,6 +403,12 @@ impl Config {
     #[must_use]
     pub const fn max_tokens(&self) -> Option<u32> {
         self.settings.max_tokens
+    }
+
+    /// Sandboxes that are made before a session needs them, as far as that was configured: none else.
+    #[must_use]
+    pub fn pool(&self) -> PoolSettings {
+        self.settings.pool.unwrap_or_default()
     }
 
     /// How long one model call may take, its retries included, where that was configured.

@@ -213,6 +213,34 @@ fn the_service_is_configured_in_all_layers() {
     }
 }
 
+#[test]
+fn pools_are_a_table_of_the_file_and_each_setting_is_laid_over() {
+    assert_eq!(Config::default().pool(), PoolSettings::default());
+    let text = "[pool]\njail = 4\ndocker = 2\nmax_age = 0.5\n";
+    let code = PoolSettings { jail: Some(0), starts_at_once: Some(3), ..PoolSettings::default() };
+    let config = layered(Settings { pool: Some(code), ..Settings::default() }, &[], text).unwrap();
+    let expected = PoolSettings {
+        jail: Some(0),
+        docker: Some(2),
+        max_age: Some(Duration::from_millis(500)),
+        starts_at_once: Some(3),
+    };
+    assert_eq!(config.pool(), expected);
+    for (text, expected) in [
+        ("jial = 1", "there is no `jial`, did you mean `jail`?"),
+        ("jail = -1", "`jail`: -1 is less than 0"),
+        ("jail = \"many\"", "`jail`: a whole number is needed, not a string"),
+        ("docker = 100000", "100000 is more than 10000"),
+        ("starts_at_once = 0", "`starts_at_once` must be at least 1"),
+        ("max_age = 0", "`max_age`: 0 is not a number of seconds"),
+    ] {
+        let (message, _) = hint_of(&format!("[pool]\n{text}"));
+        assert!(message.contains("`pool`") && message.contains(expected), "{text}: {message}");
+    }
+    let (message, _) = hint_of("pool = 3");
+    assert!(message.contains("pool"), "{message}");
+}
+
 #[cfg(feature = "anthropic")]
 #[test]
 fn a_key_is_handed_out_and_never_shown() {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use conjure_actors::janitor::Janitor;
+use conjure_actors::pool::PoolStats;
 use conjure_actors::registry::Registry;
 use conjure_actors::runtime as tree;
 use conjure_actors::supervision::Tree;
@@ -100,6 +101,13 @@ impl Runtime {
     #[must_use]
     pub fn health(&self) -> tree::Health {
         self.inner.tree.health()
+    }
+
+    /// The pools of sandboxes that are made before a session needs them ([`PoolSettings`](crate::PoolSettings)): how many are ready, how
+    /// often sessions got one, and why there are none where there are none.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolStats> {
+        self.inner.outfitter.pools()
     }
 
     /// Begins no turn any more, and returns when those that run are over or wait for a person: what is queued stays queued.

@@ -21,6 +21,7 @@ mod temporary;
 mod gist;
 mod given;
 mod outfit;
+mod pools;
 mod records;
 mod sandboxes;
 mod skills;

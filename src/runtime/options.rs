@@ -18,7 +18,7 @@ use conjure_toolbox::{AllowAll, Approver, Tool};
 
 use super::models::Models;
 use super::sandboxes::{ExecutorFactory, Own};
-use crate::config::{Config, Environment};
+use crate::config::{Config, Environment, PoolSettings};
 
 /// What a [`Runtime`](crate::Runtime) is made of. A [`Config`] alone makes one: its data folder, its kind of sandbox, its
 /// folders of skills.
@@ -45,6 +45,8 @@ pub struct RuntimeOptions {
     pub(crate) owner: Option<String>,
     pub(crate) own: BTreeMap<String, Own>,
     pub(crate) sandbox_gate: Option<Gate>,
+    /// Over those of the configuration.
+    pub(crate) pool: PoolSettings,
     /// The host's own connectors to container engines, whose leftovers the start removes.
     #[cfg(feature = "docker")]
     pub(crate) engines: Vec<conjure_sandbox::Docker>,
@@ -78,6 +80,7 @@ impl From<Config> for RuntimeOptions {
             owner: None,
             own: BTreeMap::new(),
             sandbox_gate: None,
+            pool: PoolSettings::default(),
             #[cfg(feature = "docker")]
             engines: Vec::new(),
             project: None,
@@ -199,6 +202,20 @@ impl RuntimeOptions {
     #[must_use]
     pub fn sandbox_gate(mut self, gate: Gate) -> Self {
         self.sandbox_gate = Some(gate);
+        self
+    }
+
+    /// With sandboxes that are made before a session needs them, over what the configuration says of that (`[pool]` in its file).
+    ///
+    /// ```
+    /// use conjure::{Config, PoolSettings, RuntimeOptions};
+    ///
+    /// let options = RuntimeOptions::from(Config::default()).pool(PoolSettings { jail: Some(4), ..PoolSettings::default() });
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub const fn pool(mut self, settings: PoolSettings) -> Self {
+        self.pool = settings;
         self
     }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_actors::executors::ExecutorSource;
+use conjure_actors::pool::PoolStats;
 use conjure_actors::session::{Fitting, Outfit, SessionParts};
 use conjure_actors::supervision::Failure;
 use conjure_base::Redactor;
@@ -99,6 +100,11 @@ impl Outfitter {
 
     pub(crate) fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// How the pools are that have spares.
+    pub(crate) fn pools(&self) -> Vec<PoolStats> {
+        self.inner.sandboxes.pools().stats()
     }
 
     pub(crate) fn models(&self) -> &Models {

@@ -14,6 +14,7 @@ use conjure_sandbox::{Connector, ExecutionContext, Executor, Isolation, Layout, 
 use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
+use super::pools::{PooledSource, Pools};
 use crate::config::{Config, ExecutorKind};
 use crate::context::SessionContext;
 use crate::sandbox::connector;
@@ -77,6 +78,7 @@ pub(crate) struct Sandboxes {
     own: BTreeMap<String, Own>,
     /// What every sandbox passes, where there is one.
     gate: Option<Gate>,
+    pools: Pools,
     connectors: Mutex<Connectors>,
 }
 
@@ -84,8 +86,13 @@ pub(crate) struct Sandboxes {
 type Connectors = BTreeMap<(TenantId, &'static str), Arc<dyn Connector>>;
 
 impl Sandboxes {
-    pub(crate) fn new(own: BTreeMap<String, Own>, gate: Option<Gate>) -> Self {
-        Self { own, gate, connectors: Mutex::default() }
+    pub(crate) fn new(own: BTreeMap<String, Own>, gate: Option<Gate>, pools: Pools) -> Self {
+        Self { own, gate, pools, connectors: Mutex::default() }
+    }
+
+    /// The sandboxes that are made before their session is there.
+    pub(crate) const fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// What this name stands for. The host's own names stand before ours.
@@ -138,8 +145,17 @@ impl Sandboxes {
             Kind::Own(Own::Connector(connector)) => Arc::clone(connector),
             Kind::Built(kind) => self.built(&session.tenant, *kind, config, &context)?,
         };
-        let source = ConnectorSource::new(connector, execution).map_err(refused)?;
-        Ok(Arc::new(source.holding(Arc::new(context))))
+        let pool = match kind {
+            Kind::Built(kind) => self.pools.of(*kind).cloned(),
+            Kind::Own(_) => None,
+        };
+        let source = ConnectorSource::new(connector, execution.clone()).map_err(refused)?;
+        let data = context.data().clone();
+        let source = source.holding(Arc::new(context));
+        Ok(match pool {
+            Some(pool) => Arc::new(PooledSource::new(pool, source, session.tenant.clone(), execution, data)),
+            None => Arc::new(source),
+        })
     }
 
     /// The connector of a tenant: its folders lie in the tenant's data folder.

@@ -16,6 +16,7 @@ use super::home::Home;
 use super::hosts::Presence;
 use super::options::{Record, RuntimeOptions};
 use super::outfit::{Outfitter, blocking};
+use super::pools::Pools;
 use super::sandboxes::Sandboxes;
 use super::skills::default_key;
 use super::storage::Storage;
@@ -54,6 +55,12 @@ impl Runtime {
         let engines = Engines::of(&options);
         engines.sweep(&home).await;
         let premises = Premises::new(Arc::clone(&home), presence.clone(), engines);
+        let settings = options.pool.over(options.config.pool());
+        let (pools, actors) = Pools::make(&options.config, settings, home.path())?;
+        if settings.docker.is_some_and(|size| size > 0) {
+            let noting = Arc::clone(&home);
+            blocking("noting that there are containers", move || noting.note_containers()).await?;
+        }
         let scopes = options.config.skill_scopes(options.project.as_deref());
         let outfitter = Outfitter::new(
             options.config,
@@ -62,7 +69,7 @@ impl Runtime {
             options.models,
             options.tools,
             options.approver,
-            Sandboxes::new(options.own, options.sandbox_gate),
+            Sandboxes::new(options.own, options.sandbox_gate, pools),
         );
         outfitter.check_tools()?;
         let mut made =
@@ -72,7 +79,7 @@ impl Runtime {
         made.sessions_per_tenant = options.sessions_per_tenant;
         made.metrics = options.metrics;
         made.chores = chores(&premises, options.retention);
-        let tree = tree::Runtime::spawn(made).await?;
+        let tree = tree::Runtime::spawn_with_pools(made, actors).await?;
         let runtime =
             Self { inner: Arc::new(Inner { work: Work::default(), tree, outfitter, storage, presence }) };
         premises.opened(&runtime);

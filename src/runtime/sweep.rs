@@ -14,6 +14,7 @@ use super::home::Home;
 use super::hosts::{Dead, Presence};
 use super::options::RuntimeOptions;
 use super::outfit::blocking;
+use super::pools::Pools;
 #[cfg(feature = "docker")]
 use crate::config::ExecutorKind;
 
@@ -37,6 +38,9 @@ pub(super) async fn tidy_folders(home: &Arc<Home>) -> Result<u64, RuntimeError> 
                     tracing::warn!(%tenant, %error, "what dead hosts left of a tenant is not removed");
                 }
             }
+        }
+        if let Err(error) = Pools::sweep(home.path()) {
+            tracing::warn!(%error, "what dead hosts left of spares is not removed");
         }
         Ok(tidied)
     })

@@ -48,6 +48,7 @@ mod runtime_killed;
 mod runtime_lists;
 mod runtime_models;
 mod runtime_opening;
+mod runtime_pools;
 mod runtime_programs;
 mod runtime_restarts;
 mod runtime_sandboxes;
