@@ -96,7 +96,9 @@ pub use conjure_actors::session::{
     SessionStatus, Subscription, Turn, TurnEvent, Update,
 };
 pub use conjure_actors::supervision::{ShutdownError, Tree as LiveTree};
-pub use conjure_conversation::{Approval, Decision, PinnedSkill, Profile, QueueId, Withheld};
+pub use conjure_conversation::{
+    Approval, Decision, FinishedTurn, PinnedSkill, Profile, QueueId, ToolOutcome as CallOutcome, Withheld,
+};
 #[cfg(feature = "sqlite")]
 pub use conjure_journal::SqliteOptions;
 pub use conjure_journal::{JournalError, JournalErrorKind, ListCursor, Owner, SessionKey};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use conjure::{
-    ExecutorKind, Limit, Limits, Model, ModelEvent, ModelStream, Request, Runtime, RuntimeOptions, Session,
-    Settings, ToolCall, TurnStop, approver_fn,
+    Block, ContainerId, ExecutorKind, Limit, Limits, Model, ModelEvent, ModelStream, Request, Response, Role,
+    Runtime, RuntimeOptions, Session, Settings, StopReason, ToolCall, TurnStop, approver_fn,
 };
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -72,6 +72,106 @@ async fn every_breaker_stops_its_turn(host: Host) {
     let circle = (0..20).map(|_| vec![bash("echo circle >> effects")]);
     let limits = Limits { identical_calls: 3, ..none() };
     assert_eq!(stopped_by(&session, limits, circle).await, TurnStop::Limit(Limit::IdenticalCalls));
+    sent.check();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// Told `pause N`, it pauses so often, each time in the middle of a tool of its service's, before it goes on.
+struct Pausing<M>(M);
+
+/// What is said up to a pause: no two are the same, and none is as anybody else would write it.
+fn said_before(pause: usize) -> [Block; 3] {
+    let call = format!(
+        r#"{{"type":"server_tool_use",  "id":"srvtoolu_{pause}","name":"code","input":{{"n": {pause}.50}}}}"#
+    );
+    let result = format!(
+        r#"{{ "type":"code_tool_result","tool_use_id":"srvtoolu_{pause}","content":{{"b":1,"a":[]}} }}"#
+    );
+    [call, result, format!(r#"{{"text":"part {pause} of \u0041","type":"text"}}"#)]
+        .map(|block| Block::from_json(block).unwrap())
+}
+
+/// All that was said up to so many pauses.
+fn said_up_to(pauses: usize) -> Vec<Block> {
+    (0..pauses).flat_map(said_before).collect()
+}
+
+impl<M: Model> Model for Pausing<M> {
+    fn stream(&self, request: Request) -> ModelStream {
+        let (last, before) = request.messages.split_last().unwrap();
+        let (words, paused) = match last.role {
+            Role::User => (last.text(), 0),
+            Role::Assistant => (before.last().unwrap().text(), last.content.len() / 3),
+        };
+        let wanted = words.strip_prefix("pause ").map_or(0, |count| count.parse().unwrap());
+        let pausing = move |event| match event {
+            Ok(ModelEvent::Finished(answer)) if paused < wanted => {
+                Ok(ModelEvent::Finished(Box::new(Response {
+                    content: said_before(paused).to_vec(),
+                    stop_reason: StopReason::PauseTurn,
+                    container: Some(ContainerId::new(format!("container_{paused}"))),
+                    ..*answer
+                })))
+            }
+            other => other,
+        };
+        self.0.stream(request).map(pausing).boxed()
+    }
+}
+
+/// A paused answer goes back as it is and nothing with it, as often as the limits allow.
+#[tokio::test]
+async fn pauses_are_resumed_unchanged_as_often_as_they_may_be() {
+    let host = Host::new(ExecutorKind::Jail);
+    let sent = Sent::default();
+    let start = async || {
+        let options = RuntimeOptions::from(host.config()).model("pausing", Pausing(sent.model()));
+        Runtime::spawn(options).await.unwrap()
+    };
+    let runtime = start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    let three = Limits { pauses: 3, ..Limits::default() };
+    let mut before = 0;
+    for (limits, pauses, most) in [(None, 10, 10), (None, 40, 10), (Some(&three), 3, 3), (Some(&three), 4, 3)]
+    {
+        let words = format!("pause {pauses}");
+        let mut turn = session.send_within(words.as_str(), limits.cloned()).await.unwrap();
+        let (stop, said) = follow(&mut turn).await;
+        // At once, and not only when the session rests.
+        let last = session.snapshot().await.unwrap().last_turn.unwrap();
+        let is_too_much = pauses > most;
+        if is_too_much {
+            assert_eq!(stop, TurnStop::Limit(Limit::Pauses));
+        } else {
+            assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+            assert_eq!(said, format!("heard: {words}"));
+        }
+        let attempts = most + usize::from(is_too_much);
+        assert_eq!((last.stop, last.pauses, last.limits.pauses), (stop, attempts as u32, most as u32));
+        assert_eq!(last.model_calls as usize, most + 1);
+        let requests = sent.requests().split_off(before);
+        assert_eq!(requests.len(), most + 1);
+        for (resumed, request) in requests.iter().enumerate().skip(1) {
+            let (last, earlier) = request.messages.split_last().unwrap();
+            assert_eq!((last.role, &last.content), (Role::Assistant, &said_up_to(resumed)));
+            let raw = |blocks: &[Block]| serde_json::to_string(blocks).unwrap();
+            assert_eq!(raw(&last.content), raw(&said_up_to(resumed)), "byte for byte");
+            assert_eq!((earlier, &request.tools), (&*requests[0].messages, &requests[0].tools));
+            let container = ContainerId::new(format!("container_{}", resumed - 1));
+            assert_eq!(request.container.as_ref(), Some(&container), "it is kept");
+        }
+        let (_, heard) = follow(&mut session.send("hello").await.unwrap()).await;
+        assert_eq!(heard, "heard: hello");
+        before = sent.requests().len();
+    }
+    // Whoever comes later is told the same.
+    let mut turn = session.send_within("pause 4", Some(three)).await.unwrap();
+    follow(&mut turn).await;
+    let last = session.snapshot().await.unwrap().last_turn;
+    runtime.shutdown(soon()).await.unwrap();
+    let runtime = start().await;
+    let again = runtime.session(session.tenant(), session.id()).await.unwrap();
+    assert_eq!(again.snapshot().await.unwrap().last_turn, last);
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
 }

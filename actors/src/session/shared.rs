@@ -387,6 +387,10 @@ impl SessionSnapshot {
 
 /// The conversation tells here what it recorded.
 impl Observer for Shared {
+    fn finished(&self, turn: &FinishedTurn) {
+        *lock(&self.held_end) = Some(turn.clone());
+    }
+
     fn recorded(&self, seq: u64, event: &Event) {
         {
             let mut snapshot = lock(&self.snapshot);
@@ -401,12 +405,9 @@ impl Observer for Shared {
                 EventKind::ModelAnswered { response, .. } => {
                     snapshot.last_text = Message::assistant(response.content.clone()).text();
                 }
-                EventKind::TurnFinished { turn, stop, usage } => {
-                    let model_calls = snapshot.last_turn.as_ref().map_or(0, |last| last.model_calls);
-                    let last = FinishedTurn { turn: *turn, stop: stop.clone(), model_calls, usage: *usage };
-                    if self.hub.holds_ends() {
-                        *lock(&self.held_end) = Some(last);
-                    } else {
+                // What it was is known by now.
+                EventKind::TurnFinished { .. } if !self.hub.holds_ends() => {
+                    if let Some(last) = lock(&self.held_end).take() {
                         snapshot.finish(last);
                     }
                 }

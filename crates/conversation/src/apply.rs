@@ -112,8 +112,13 @@ pub fn apply(state: &mut State, event: &Event) {
             }
         }
         EventKind::TurnFinished { turn, stop, usage } => {
-            let model_calls = state.turn.take().map_or(0, |turn| turn.model_calls);
-            state.last = Some(FinishedTurn { turn: *turn, stop: stop.clone(), model_calls, usage: *usage });
+            let (model_calls, pauses, limits) = state
+                .turn
+                .take()
+                .map(|turn| (turn.model_calls, turn.pauses, turn.limits))
+                .unwrap_or_default();
+            let (turn, stop, usage) = (*turn, stop.clone(), *usage);
+            state.last = Some(FinishedTurn { turn, stop, model_calls, pauses, limits, usage });
         }
     }
 }

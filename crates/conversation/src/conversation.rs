@@ -9,16 +9,19 @@ use conjure_base::Clock;
 
 use crate::apply::apply;
 use crate::command::{Command, CommandKind, Rejection};
-use crate::event::Event;
+use crate::event::{Event, EventKind};
 use crate::ledger::{Ledger, LedgerError};
 use crate::machine::decide;
 use crate::model::ModelEvent;
-use crate::state::State;
+use crate::state::{FinishedTurn, State};
 
 /// Watches a session. Called in line, so it must return at once: hand over, do not work.
 pub trait Observer: Send + Sync {
     /// This event was recorded at this place, from 0.
     fn recorded(&self, _seq: u64, _event: &Event) {}
+
+    /// A turn is over, and was so. Told right before the event that says so.
+    fn finished(&self, _turn: &FinishedTurn) {}
 
     /// The model says something. A preview: only a recorded answer counts.
     fn preview(&self, _event: &ModelEvent) {}
@@ -120,9 +123,19 @@ impl Conversation {
         }
         self.freshness = Freshness::Current;
         for (seq, event) in (first..).zip(&events) {
-            self.observer.recorded(seq, event);
+            self.tell(seq, event);
         }
         Ok(())
+    }
+
+    /// Tells the observer of an event that was applied.
+    fn tell(&self, seq: u64, event: &Event) {
+        if let EventKind::TurnFinished { turn, .. } = &event.kind
+            && let Some(last) = self.state.last_turn().filter(|last| last.turn == *turn)
+        {
+            self.observer.finished(last);
+        }
+        self.observer.recorded(seq, event);
     }
 
     /// Reads the state from the ledger where it is not known to be current. The observer is told what was recorded without
@@ -132,7 +145,7 @@ impl Conversation {
             let known = self.seq;
             let events = self.read().await?;
             for (seq, event) in (0..).zip(&events).skip_while(|(seq, _)| *seq < known) {
-                self.observer.recorded(seq, event);
+                self.tell(seq, event);
             }
         }
         Ok(())

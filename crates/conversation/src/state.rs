@@ -135,6 +135,10 @@ pub struct FinishedTurn {
     pub stop: TurnStop,
     /// How often the model was called, also where no answer came of it.
     pub model_calls: u32,
+    /// How often an answer was to be resumed: as often as it was, and once more where [`Limits::pauses`] forbade it.
+    pub pauses: u32,
+    /// What it might consume: where a limit ended it, by which.
+    pub limits: Limits,
     /// What its model calls consumed.
     pub usage: Usage,
 }
