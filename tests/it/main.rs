@@ -6,12 +6,19 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
+#[path = "../../crates/sandbox/tests/support/again.rs"]
+#[expect(dead_code, reason = "others' tests need more of it")]
+mod again;
 #[cfg(feature = "docker")]
 #[path = "../../crates/sandbox/tests/support/engine.rs"]
 mod engine;
 #[cfg(feature = "docker")]
 #[path = "../../crates/sandbox/tests/support/image.rs"]
 mod image;
+#[cfg(feature = "docker")]
+#[path = "../../crates/sandbox/tests/support/own_engine.rs"]
+#[expect(dead_code, reason = "others' tests need more of it")]
+mod own_engine;
 #[path = "../../crates/sandbox/tests/support/processes.rs"]
 #[expect(dead_code, reason = "others' tests need more of it")]
 mod processes;
@@ -41,6 +48,8 @@ mod runtime_chores;
 #[cfg(feature = "docker")]
 mod runtime_containers;
 mod runtime_disks;
+#[cfg(feature = "docker")]
+mod runtime_engines;
 mod runtime_halts;
 mod runtime_hosts;
 mod runtime_journal;

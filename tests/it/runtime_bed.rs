@@ -103,7 +103,12 @@ impl Host {
 
     /// A host whose folder is there already, and stays.
     pub(crate) fn of(folder: &Path, kind: ExecutorKind) -> Self {
-        Self { folder: folder.to_owned(), kind, _made: None, settings: Settings::default() }
+        Self::of_with(folder, kind, Settings::default())
+    }
+
+    /// The same with these settings.
+    pub(crate) fn of_with(folder: &Path, kind: ExecutorKind, settings: Settings) -> Self {
+        Self { folder: folder.to_owned(), kind, _made: None, settings }
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -3,28 +3,19 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use conjure::{ExecutorKind, SessionKey};
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 use futures_util::FutureExt as _;
 
+use crate::again::Killed;
 use crate::runtime_bed::{Host, ask, soon, spec, tenant};
 use crate::runtime_halts::{Halt, Point, left, on_disk, until_nothing_is_left};
 
 /// What tells the part which host it is, and how far it comes.
 const HOST: &str = "CONJURE_TEST_HOST";
 const POINT: &str = "CONJURE_TEST_POINT";
-
-/// Ends the child when the test fails in between.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The part: a host that opens a session, halts half way, says so, and lives until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

@@ -9,7 +9,6 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
 use std::sync::Arc;
 
 use conjure_base::SystemClock;
@@ -18,7 +17,8 @@ use conjure_sandbox::{
 };
 use futures_util::future;
 use support::{
-    Bed, Kind, bash, bearing, first_in_namespace, guest_above, host, kill_nine, options, said, soon,
+    Bed, Kind, bash, bearing, control_groups, first_in_namespace, guest_above, host, kill_nine, options,
+    said, soon,
 };
 
 struct JailKind;
@@ -35,28 +35,13 @@ impl Kind for JailKind {
     fn left_by(&self, host: u32) -> Vec<String> {
         // It looks for what dead hosts left.
         drop(jail());
-        control_groups(Path::new("/sys/fs/cgroup"), &format!("-{host}-"))
+        control_groups(&format!("-{host}-"))
     }
 }
 
 /// A jail for a host that has something to hide.
 fn jail() -> Jail {
     Jail::new(host())
-}
-
-/// The control groups of ours whose names hold this text.
-fn control_groups(folder: &Path, part: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("conjure-") && name.contains(part) {
-                found.push(entry.path().display().to_string());
-            }
-            found.extend(control_groups(&entry.path(), part));
-        }
-    }
-    found
 }
 
 /// Whether this process is root, whom a jail serves in another way.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,29 +15,17 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 
 use crate::engine::{OwnEngine, Part, pause};
-use crate::support::{again, host, options, signal, soon, told, until};
+use crate::support::{Killed, again, host, options, signal, soon, told, until};
 
 /// How often a host is killed.
 const KILLS: u64 = 10;
 
-/// Ends the child when the test fails in between.
-struct Killed(Child);
-
-impl Killed {
-    /// A host on this engine, which keeps what it has in this folder.
-    fn host(engine: &OwnEngine, folder: &Path) -> Self {
-        let told = format!("{} {}", engine.address(), folder.display());
-        let mut host = again(&[], "hosts::part_a_host_that_is_killed", &told);
-        let host = host.env("TMPDIR", folder).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(host.spawn().unwrap())
-    }
-}
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A host on this engine, which keeps what it has in this folder.
+fn host_on(engine: &OwnEngine, folder: &Path) -> Killed {
+    let told = format!("{} {}", engine.address(), folder.display());
+    let mut host = again(&[], "hosts::part_a_host_that_is_killed", &told);
+    let host = host.env("TMPDIR", folder).stdout(Stdio::null()).stderr(Stdio::null());
+    Killed(host.spawn().unwrap())
 }
 
 /// The part: a host that opens sandboxes, calls, and closes them, for ever; one of them stays open.
@@ -105,7 +93,7 @@ async fn what_hosts_leave_that_are_killed_at_any_moment_is_swept_by_the_next() {
     let Some(engine) = OwnEngine::new().await else { return };
     let folder = engine.folder("host");
     for kill in 0..KILLS {
-        let host = Killed::host(&engine, &folder);
+        let host = host_on(&engine, &folder);
         let has_begun = || {
             fs::read_dir(&folder)
                 .unwrap()
@@ -133,7 +121,7 @@ async fn what_hosts_leave_that_are_killed_at_any_moment_is_swept_by_the_next() {
 async fn what_is_left_when_host_and_engine_are_killed_is_swept_in_whatever_state_it_is() {
     let Some(engine) = OwnEngine::new().await else { return };
     let folder = engine.folder("host");
-    let host = Killed::host(&engine, &folder);
+    let host = host_on(&engine, &folder);
     until("it has called", || folder.join("progress-0-1").exists() && folder.join("progress-1-1").exists())
         .await;
     // Stopped, so that it keeps what it has.

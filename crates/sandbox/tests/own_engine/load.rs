@@ -14,8 +14,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::engine::pause;
-use crate::support::{options, said, soon, until};
+use crate::engine::{OwnEngine, pause};
+use crate::support::{host, options, said, soon, until};
 
 /// Nothing takes as long as this, or it hangs.
 const HANGS: Duration = Duration::from_secs(100);
@@ -32,6 +32,12 @@ pub(crate) struct Load {
     containers: Vec<Container>,
     calls: JoinSet<Result<(), SandboxError>>,
     openings: JoinSet<Result<Container, SandboxError>>,
+}
+
+impl OwnEngine {
+    pub(crate) fn connector(&self) -> Docker {
+        Docker::new(self.options(), host())
+    }
 }
 
 pub(crate) async fn open(connector: &Docker, workspace: &Path) -> Result<Sandbox, SandboxError> {

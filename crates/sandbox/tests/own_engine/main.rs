@@ -3,14 +3,8 @@
 //!
 //! Where there can be none the tests say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "tests fail by panic, and say what they skip"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panic")]
 
-mod engine;
 mod engines;
 mod hosts;
 mod load;
@@ -19,3 +13,5 @@ mod queue;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]
 mod support;
+
+use support::own_engine as engine;

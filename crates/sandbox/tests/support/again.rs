@@ -3,7 +3,7 @@
 //! For what must not meet other tests (memory is measured for a whole process) or the process' own end.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Holds what a test is told that was started again.
 const TOLD: &str = "CONJURE_TEST_TOLD";
@@ -22,6 +22,16 @@ pub(crate) fn again(prefix: &[&str], test: &str, told: &str) -> Command {
 /// As [`again`], by a copy in this folder: where another user can reach it.
 pub(crate) fn again_copied(folder: &Path, test: &str, told: &str) -> Command {
     program(&copied(folder), &[], test, told)
+}
+
+/// A process that is killed with this, also when a test fails in between.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A copy of this program in this folder.

@@ -227,6 +227,11 @@ impl RootFs {
     fn of(content: &Content) -> Self {
         let mut root = Self { paths: BTreeSet::new(), own: tempfile::tempdir().unwrap() };
         root.add_packages(&with_libraries(content.packages));
+        // Else it is the engine's storage that says who may enter them.
+        let folders: BTreeSet<&Path> = root.paths.iter().filter_map(|path| path.parent()).collect();
+        for folder in folders {
+            root.folder(folder.to_str().unwrap(), 0o755);
+        }
         // Where the parts of a system were before they were all put into `/usr`.
         for name in ["bin", "lib", "lib64", "sbin"] {
             std::os::unix::fs::symlink(format!("usr/{name}"), root.own.path().join(name)).unwrap();
@@ -291,8 +296,8 @@ impl RootFs {
         fs::write(&list, names.collect::<Vec<_>>().join(&b'\n')).unwrap();
         let mut tar = Command::new("tar");
         tar.args(["--create", "--sort=name", "--mtime=@0", "--numeric-owner", "--owner=0", "--group=0"]);
+        tar.arg("--directory").arg(self.own.path()).arg(".");
         tar.arg("--directory").arg("/").arg("--no-recursion").arg("--files-from").arg(&list);
-        tar.arg("--directory").arg(self.own.path()).args(["--recursion", "."]);
         let done = tar.stdin(Stdio::null()).stderr(Stdio::inherit()).output().unwrap();
         fs::remove_file(list).unwrap();
         assert!(done.status.success(), "tar packs the image");

@@ -18,14 +18,16 @@ pub(crate) mod engine;
 #[cfg(feature = "docker")]
 pub(crate) mod image;
 mod kind;
+#[cfg(feature = "docker")]
+pub(crate) mod own_engine;
 mod processes;
 #[cfg(feature = "jail")]
 pub(crate) mod spares;
 
-pub(crate) use again::{again, again_copied, copied, told};
+pub(crate) use again::{Killed, again, again_copied, copied, told};
 pub(crate) use bed::{Bed, bash, bash_in, options, said, soon, text, until};
 pub(crate) use kind::{Kind, Workspace, host};
 pub(crate) use processes::{
-    Process, bearing, descendants, first_in_namespace, guest_above, is_alive, kill_nine, peak_memory,
-    processes, signal, zombies_below,
+    Process, bearing, control_groups, descendants, first_in_namespace, guest_above, is_alive, kill_nine,
+    peak_memory, processes, signal, zombies_below,
 };

@@ -1,4 +1,4 @@
-//! The machine's processes.
+//! The machine's processes, and the control groups that hold them.
 
 use std::fs;
 use std::path::Path;
@@ -92,6 +92,25 @@ pub(crate) fn kill_nine(pid: i32) {
 pub(crate) fn signal(pid: i32, which: Signal) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, which).unwrap();
+}
+
+/// The control groups of ours whose names hold this text.
+pub(crate) fn control_groups(part: &str) -> Vec<String> {
+    control_groups_below(Path::new("/sys/fs/cgroup"), part)
+}
+
+fn control_groups_below(folder: &Path, part: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("conjure-") && name.contains(part) {
+                found.push(entry.path().display().to_string());
+            }
+            found.extend(control_groups_below(&entry.path(), part));
+        }
+    }
+    found
 }
 
 /// The most memory that this process ever had resident, in bytes.

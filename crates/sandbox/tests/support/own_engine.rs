@@ -5,6 +5,8 @@
 //! or by its death, and the kernel kills and unmounts the rest with it; a shell that waits outside then removes the folder
 //! and the control groups. What is left when that was killed too, the next test of this kind removes.
 
+#![expect(clippy::print_stderr, reason = "it says what was skipped")]
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -21,13 +23,12 @@ use conjure_sandbox::{DockerOptions, EngineAddress};
 use futures_util::TryStreamExt as _;
 use rustix::process::Signal;
 
-use crate::support::{descendants, host, is_alive, processes, signal, until};
+use super::engine::{REQUIRED, is_required};
+use super::image::start_time;
+use super::processes::{descendants, is_alive, processes, signal};
 
 /// The image that it has: a shell and its tools in one program.
 const IMAGE: &str = "busybox:own";
-
-/// Says that a machine that cannot have such an engine must fail these tests, not skip them.
-const REQUIRED: &str = "CONJURE_REQUIRE_DOCKER";
 
 /// What begins the names of folders and control groups.
 const PREFIX: &str = "conjure-engine-";
@@ -135,10 +136,6 @@ impl OwnEngine {
         DockerOptions { engine: vec![self.address()], image: IMAGE.to_owned(), ..DockerOptions::default() }
     }
 
-    pub(crate) fn connector(&self) -> conjure_sandbox::Docker {
-        conjure_sandbox::Docker::new(self.options(), host())
-    }
-
     pub(crate) fn client(&self) -> bollard::Docker {
         self.connect().unwrap()
     }
@@ -208,7 +205,11 @@ impl OwnEngine {
     pub(crate) async fn end(&self, how: Signal) {
         let pids = [self.pids(Part::Daemon), self.pids(Part::Containerd)].concat();
         self.signal(Part::Daemon, how);
-        until("the engine has ended", || !pids.iter().any(|pid| is_alive(*pid))).await;
+        let deadline = SystemClock.deadline(Duration::from_secs(60));
+        while pids.iter().any(|pid| is_alive(*pid)) {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "the engine does not end");
+            pause().await;
+        }
     }
 
     /// All its containers, in whatever state.
@@ -273,12 +274,6 @@ pub(crate) async fn pause() {
     SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(20))).await;
 }
 
-fn is_required() -> bool {
-    #[expect(clippy::disallowed_methods, reason = "it is the tests' own setting")]
-    let value = std::env::var_os(REQUIRED);
-    value.is_some_and(|value| value == "1")
-}
-
 /// What is not there of what such an engine needs.
 #[expect(clippy::disallowed_methods, reason = "it is asked whether a program is there")]
 fn missing() -> Option<String> {
@@ -326,11 +321,4 @@ fn remove_groups(folder: &Path, name: &str) {
             remove_groups(&path, name);
         }
     }
-}
-
-/// When a process began, in ticks since the machine did.
-fn start_time(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything; the start is the twentieth field after it.
-    stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
 }

@@ -1,0 +1,275 @@
+//! The engine of containers dies under sessions, through the runtime: each test has an engine of its own, which it kills (S3).
+//!
+//! Calls end as what they are, sessions in jails and what is told of all of them go on, workspaces are there, each request of the
+//! model's is valid, and nothing is left, neither by the engine alone nor by a host that was killed with it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use conjure::{
+    BlockKind, CallOutcome, Clock as _, ExecutorKind, Runtime, RuntimeOptions, Session, SessionEventKind,
+    SessionSpec, Settings, SystemClock, Turn, TurnEvent, TurnStop, Update,
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::again::{Killed, again, told};
+use crate::image::{Content, TestImage, test_image_of};
+use crate::own_engine::{OwnEngine, Part};
+use crate::processes::bearing;
+use crate::runtime_bed::{Host, soon, spec, tenant};
+use crate::runtime_halts::pause;
+use crate::runtime_programs::{Sent, bash};
+
+/// As little as calls need: the engine copies it for each container.
+const SHELL: Content = Content {
+    packages: &["bash"],
+    files: &[
+        ("/usr/bin/dash", "/usr/bin/sh"),
+        ("/usr/bin/sleep", "/usr/bin/sleep"),
+        ("/usr/bin/cat", "/usr/bin/cat"),
+    ],
+    changes: &["USER sandbox", "WORKDIR /workspace", "ENV PATH=/usr/bin"],
+};
+
+/// A host whose sessions work in containers of an engine of its own, unless they say otherwise.
+struct Bed {
+    host: Host,
+    image: TestImage,
+    /// Ends last.
+    engine: OwnEngine,
+}
+
+impl Bed {
+    async fn new() -> Option<Self> {
+        let engine = OwnEngine::with_disk("1g").await?;
+        let image = test_image_of(&engine.address(), &SHELL)?;
+        let host = Host::with(ExecutorKind::Docker, of(image.name(), &engine.address().to_string()));
+        Some(Self { host, image, engine })
+    }
+
+    fn workspace(&self, session: &Session) -> PathBuf {
+        self.host.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id()))
+    }
+
+    async fn ids(&self) -> Vec<String> {
+        self.engine.containers().await.into_iter().filter_map(|container| container.id).collect()
+    }
+
+    /// Ends when the engine has none of these any more.
+    async fn until_gone(&self, before: &[String]) {
+        let deadline = soon();
+        while self.ids().await.iter().any(|id| before.contains(id)) {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "containers that were lost are left");
+            pause().await;
+        }
+    }
+
+    /// Ends when the engine has so many containers.
+    async fn until_there_are(&self, count: usize) {
+        let deadline = soon();
+        loop {
+            let there = self.ids().await.len();
+            if there == count {
+                return;
+            }
+            assert!(!SystemClock.remaining(deadline).is_zero(), "{there} containers, and not {count}");
+            pause().await;
+        }
+    }
+}
+
+fn of(image: &str, engine: &str) -> Settings {
+    Settings { image: Some(image.to_owned()), engine: Some(engine.to_owned()), ..Settings::default() }
+}
+
+async fn start(host: &Host, sent: &Sent) -> Runtime {
+    Runtime::spawn(RuntimeOptions::from(host.config()).model("program", sent.model())).await.unwrap()
+}
+
+fn in_a_jail() -> SessionSpec {
+    spec().sandbox("jail")
+}
+
+/// Waits for the end of a turn, which must end well: what its calls came to.
+async fn results(turn: &mut Turn) -> Vec<String> {
+    let mut results = Vec::new();
+    loop {
+        match turn.next().await.unwrap().unwrap() {
+            TurnEvent::Ended { stop, .. } => {
+                assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+                return results;
+            }
+            TurnEvent::Update(Update::Recorded(event)) => {
+                if let SessionEventKind::AgentToolResult { result, .. } = event.kind {
+                    let BlockKind::ToolResult { text, .. } = result.kind() else { panic!("{result:?}") };
+                    results.push(text.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn send(session: &Session, commands: &[&str]) -> Turn {
+    let answers: Vec<Value> = commands.iter().map(|command| json!([bash(command)])).collect();
+    session.send(Value::from(answers).to_string()).await.unwrap()
+}
+
+/// What one command came to.
+async fn run(session: &Session, command: &str) -> String {
+    results(&mut send(session, &[command]).await).await.pop().unwrap()
+}
+
+async fn until_one_bears(mark: &str) {
+    let deadline = soon();
+    while bearing(mark).is_empty() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "nothing runs with `{mark}`");
+        pause().await;
+    }
+}
+
+/// All that was recorded was told, each once and in order.
+async fn heard_everything(session: &Session) {
+    let mut listener = session.subscribe(0).await.unwrap();
+    let end = session.snapshot().await.unwrap().events;
+    let mut heard = Vec::new();
+    while listener.next_seq() < end {
+        if let Update::Recorded(event) = listener.next().await.unwrap() {
+            heard.push(event.id);
+        }
+    }
+    let count = heard.len();
+    heard.sort_unstable();
+    heard.dedup();
+    assert!(count > 0 && heard.len() == count, "{heard:?}");
+}
+
+#[tokio::test]
+async fn an_engine_that_is_killed_under_sessions_is_used_again() {
+    let Some(bed) = Bed::new().await else { return };
+    let sent = Sent::default();
+    let runtime = start(&bed.host, &sent).await;
+    let [busy, idle] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    let calm = runtime.open(in_a_jail()).await.unwrap();
+    let mark = format!("mark-of-{}", busy.id());
+    for round in 0..2 {
+        let said = run(&idle, &format!("echo {round} >> note; cat note")).await;
+        assert!(said.ends_with(&format!("{round}\n")), "{said}");
+        // A call that takes for ever, and one that follows in the same turn; one in a jail that waits for its file.
+        let long = format!("echo {round} >> note; exec -a {mark} sleep 1000");
+        let mut lost = send(&busy, &[&long, "cat note"]).await;
+        let go = format!("go-{round}");
+        let mut going = send(&calm, &[&format!("until [ -e {go} ]; do sleep 0.02; done; echo went")]).await;
+        until_one_bears(&mark).await;
+        let before = bed.ids().await;
+        bed.engine.end(Signal::KILL).await;
+
+        // Without it: what runs goes on, a container that is not there yet is not to be had, jails are.
+        let note: String = (0..=round).map(|round| format!("{round}\n")).collect();
+        assert_eq!(run(&idle, "cat note").await, note);
+        let late = runtime.open(spec()).await.unwrap();
+        let said = run(&late, "echo here").await;
+        assert!(said.contains("the sandbox could not be started") && said.contains("engine"), "{said}");
+        std::fs::write(bed.workspace(&calm).join(go), "").unwrap();
+        assert_eq!(results(&mut going).await, ["went\n"]);
+        let other = runtime.open(in_a_jail()).await.unwrap();
+        assert_eq!(run(&other, "echo here").await, "here\n");
+
+        bed.engine.start().await;
+        let told = results(&mut lost).await;
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("the sandbox was lost"), "{told:?}");
+        assert!(told[1].contains("This ran in a new sandbox") && told[1].ends_with(&note), "{told:?}");
+        // What was lost between calls.
+        bed.until_gone(&before).await;
+        let again = run(&idle, "cat note").await;
+        assert!(again.contains("This ran in a new sandbox") && again.ends_with(&note), "{again}");
+        assert_eq!(run(&late, "echo here").await, "here\n");
+        bed.until_there_are(3).await;
+        for session in [&late, &other] {
+            runtime.delete(session.tenant(), session.id()).await.unwrap();
+        }
+        bed.until_there_are(2).await;
+        for session in [&busy, &idle, &calm] {
+            heard_everything(session).await;
+        }
+    }
+    sent.check();
+    runtime.shutdown(soon()).await.unwrap();
+    bed.engine.until_nothing_is_left().await;
+    assert_eq!((bearing(&mark), bed.engine.pids(Part::Guest)), (Vec::new(), Vec::new()));
+}
+
+/// The part: a host with a call under way in a container, and one between two calls, which lives until it is killed.
+#[tokio::test]
+async fn part_a_host_with_an_engine_that_dies() {
+    let Some(told) = told() else { return };
+    let [folder, image, engine] = *told.split(' ').collect::<Vec<_>>() else { panic!("{told}") };
+    let host = Host::of_with(Path::new(folder), ExecutorKind::Docker, of(image, engine));
+    let runtime = start(&host, &Sent::default()).await;
+    let [busy, idle] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    assert_eq!(run(&idle, "echo kept > note; cat note").await, "kept\n");
+    let mark = format!("mark-of-{}", busy.id());
+    let _turn = send(&busy, &[&format!("echo kept > note; exec -a {mark} sleep 1000")]).await;
+    until_one_bears(&mark).await;
+    println!("\nBUSY {}\nIDLE {}\nREADY", busy.id(), idle.id());
+    std::future::pending::<()>().await;
+}
+
+/// Whether the engine is there again before the next host is, or after.
+async fn both_are_killed(is_engine_first: bool) {
+    let Some(bed) = Bed::new().await else { return };
+    let told = format!("{} {} {}", bed.host.folder().display(), bed.image.name(), bed.engine.address());
+    let mut part = again(&[], "runtime_engines::part_a_host_with_an_engine_that_dies", &told);
+    let mut part = Killed(part.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let said = BufReader::new(part.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let said: Vec<String> = said.take_while(|line| line != "READY").collect();
+    let named = |name| said.iter().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap();
+    let (busy, idle) = (named("BUSY"), named("IDLE"));
+    bed.until_there_are(2).await;
+    bed.engine.end(Signal::KILL).await;
+    drop(part);
+
+    let sent = Sent::default();
+    let mut runtime = None;
+    if is_engine_first {
+        bed.engine.start().await;
+    } else {
+        runtime = Some(start(&bed.host, &sent).await);
+        bed.engine.start().await;
+    }
+    let runtime = match runtime {
+        Some(runtime) => runtime,
+        None => start(&bed.host, &sent).await,
+    };
+    let acme = tenant("acme");
+    for id in [busy, idle] {
+        let session = runtime.session(&acme, id).await.unwrap();
+        let said = run(&session, "cat note").await;
+        assert!(said.contains("This ran in a new sandbox") && said.ends_with("kept\n"), "{said}");
+    }
+    // What was under way is told once, as unknown.
+    let events = runtime.events(&acme, busy, 0).await.unwrap();
+    let unknown = events.iter().filter(|event| {
+        matches!(event.kind, SessionEventKind::AgentToolResult { outcome: CallOutcome::Unknown, .. })
+    });
+    assert_eq!(unknown.count(), 1);
+    assert_eq!(bearing(&format!("mark-of-{busy}")), []);
+    sent.check();
+    bed.until_there_are(2).await;
+    runtime.shutdown(soon()).await.unwrap();
+    bed.engine.until_nothing_is_left().await;
+    assert_eq!(bed.engine.pids(Part::Guest), [0; 0]);
+}
+
+#[tokio::test]
+async fn a_host_and_its_engine_are_killed_and_the_engine_comes_back_first() {
+    both_are_killed(true).await;
+}
+
+#[tokio::test]
+async fn a_host_and_its_engine_are_killed_and_the_host_comes_back_first() {
+    both_are_killed(false).await;
+}
