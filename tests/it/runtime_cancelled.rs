@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use conjure::{
     Clock as _, Decision, ExecutorKind, Runtime, RuntimeError, RuntimeOptions, Session, SessionError,
-    SessionEventKind, SessionStatus, SystemClock, ToolCall, Turn, TurnEvent, TurnStop, approver_fn,
+    SessionEventKind, SessionStatus, SystemClock, ToolCall, Turn, TurnEvent, TurnStop, Update, approver_fn,
 };
 use serde_json::json;
 
@@ -196,9 +196,7 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
     .await
 }
 
-#[tokio::test]
-async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
-    let host = Host::new(ExecutorKind::Jail);
+async fn whatever_a_handle_is_asked_may_be_dropped(host: Host) {
     let sent = Sent::default();
     let runtime = start(&host, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
@@ -277,9 +275,7 @@ async fn told(runtime: &Runtime, session: &Session) -> Vec<String> {
     said.collect()
 }
 
-#[tokio::test]
-async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
-    let host = Host::new(ExecutorKind::Jail);
+async fn a_deletion_that_is_dropped_can_be_done_again(host: Host) {
     let sent = Sent::default();
     let runtime = start(&host, &sent).await;
     let acme = tenant("acme");
@@ -310,6 +306,111 @@ async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+/// What is told is told whole, however often its futures are dropped.
+async fn whoever_listens_may_be_dropped(host: Host) {
+    let sent = Sent::default();
+    let runtime = start(&host, &sent).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let mark = format!("mark-of-{}", session.id());
+    for number in 0..4 {
+        let mut turn = session.send(work(number, &mark)).await.unwrap();
+        let from = turn.accepted().seq();
+        let mut listener = session.subscribe(from).await.unwrap();
+        let (mut of_turn, mut heard, mut is_over) = (Vec::new(), Vec::new(), false);
+        // Now and then there is time enough for an answer of the journal's.
+        let mut polls = (1..8).cycle();
+        loop {
+            let polls = polls.next().unwrap();
+            // What is recorded is to be heard; else it would wait for what may never come.
+            let has_more = listener.next_seq() < session.snapshot().await.unwrap().events;
+            if has_more && let Some(Ok(Update::Recorded(event))) = dropped_after(polls, listener.next()).await
+            {
+                heard.push(event.id);
+            }
+            if is_over && !has_more {
+                break;
+            } else if is_over {
+                continue;
+            }
+            match dropped_after(8 - polls, turn.next()).await.flatten() {
+                Some(Ok(TurnEvent::Update(Update::Recorded(event)))) => of_turn.push(event.id),
+                Some(Ok(TurnEvent::Ended { .. })) => is_over = true,
+                _ => {}
+            }
+        }
+        let told = runtime.events(session.tenant(), session.id(), from).await.unwrap();
+        let told: Vec<String> = told.into_iter().map(|event| event.id).collect();
+        assert!(told.len() > 8, "{told:?}");
+        assert_eq!((&heard, &of_turn), (&told, &told), "{number}");
+    }
+    sent.check();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+async fn until_one_bears(mark: &str) {
+    while bearing(mark).is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Nothing of it runs on, and the next call is not held up.
+async fn a_call_that_is_dropped_leaves_nothing(host: Host) {
+    let sent = Sent::default();
+    let runtime = start(&host, &sent).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let executor = session.executor().await.unwrap();
+    let mark = format!("mark-of-{}", session.id());
+    let run = |script: &str| {
+        let command = conjure::Command::bash(script);
+        executor.run(command, conjure::CallOptions::until(soon()))
+    };
+    let working = format!("for i in 1 2 3; do echo $i; (exec -a {mark} sleep 0.02); done");
+    for polls in 0.. {
+        let completed = dropped_after(polls, run(&working)).await;
+        // Also one that would run for ever.
+        let background = format!("setsid bash -c 'exec -a {mark} sleep 1000' & wait");
+        tokio::select! {
+            biased;
+            ended = run(&background) => panic!("{polls}: {ended:?}"),
+            () = until_one_bears(&mark) => {}
+        }
+        let outcome = run("echo next").await.unwrap();
+        assert_eq!(outcome.stdout.head, b"next\n", "{polls}");
+        let deadline = soon();
+        while !bearing(&mark).is_empty() {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "{polls}: it runs on");
+            tokio::task::yield_now().await;
+        }
+        if completed.is_some() {
+            assert!(polls > 1, "it is done at once: the test has lost its grip");
+            break;
+        }
+    }
+    hears(&session, 0).await;
+    sent.check();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
+    whatever_a_handle_is_asked_may_be_dropped(Host::new(ExecutorKind::Jail)).await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
+    a_deletion_that_is_dropped_can_be_done_again(Host::new(ExecutorKind::Jail)).await;
+}
+
+#[tokio::test]
+async fn whoever_listens_may_be_dropped_at_any_await() {
+    whoever_listens_may_be_dropped(Host::new(ExecutorKind::Jail)).await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_at_any_await_leaves_nothing() {
+    a_call_that_is_dropped_leaves_nothing(Host::new(ExecutorKind::Jail)).await;
+}
+
 #[cfg(feature = "docker")]
 mod containers {
     use super::*;
@@ -331,5 +432,29 @@ mod containers {
     async fn a_turn_whose_host_stops_anywhere_leaves_a_session_that_goes_on() {
         let Some(image) = test_image() else { return };
         broken_off_everywhere(Host::in_containers(&image), Way::Restart, 7).await;
+    }
+
+    #[tokio::test]
+    async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
+        let Some(image) = test_image() else { return };
+        whatever_a_handle_is_asked_may_be_dropped(Host::in_containers(&image)).await;
+    }
+
+    #[tokio::test]
+    async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
+        let Some(image) = test_image() else { return };
+        a_deletion_that_is_dropped_can_be_done_again(Host::in_containers(&image)).await;
+    }
+
+    #[tokio::test]
+    async fn whoever_listens_may_be_dropped_at_any_await() {
+        let Some(image) = test_image() else { return };
+        whoever_listens_may_be_dropped(Host::in_containers(&image)).await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_dropped_at_any_await_leaves_nothing() {
+        let Some(image) = test_image() else { return };
+        a_call_that_is_dropped_leaves_nothing(Host::in_containers(&image)).await;
     }
 }
