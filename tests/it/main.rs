@@ -63,6 +63,7 @@ mod runtime_restarts;
 mod runtime_sandboxes;
 mod runtime_sessions;
 mod runtime_shares;
+mod runtime_shutdown;
 mod runtime_turns;
 mod sessions_command;
 mod signals;
