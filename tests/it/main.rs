@@ -48,6 +48,7 @@ mod runtime_chores;
 #[cfg(feature = "docker")]
 mod runtime_containers;
 mod runtime_disks;
+mod runtime_displaced;
 #[cfg(feature = "docker")]
 mod runtime_engines;
 mod runtime_halts;
@@ -59,6 +60,7 @@ mod runtime_models;
 mod runtime_opening;
 mod runtime_pools;
 mod runtime_programs;
+mod runtime_registry;
 mod runtime_restarts;
 mod runtime_sandboxes;
 mod runtime_sessions;

@@ -32,3 +32,5 @@ mod travelling;
 mod whole;
 #[cfg(test)]
 mod world;
+#[cfg(test)]
+mod writer;

@@ -1,0 +1,121 @@
+//! SQLite's writing thread, killed again and again under sessions that talk: it is opened anew, and nothing that was acknowledged
+//! is lost.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use conjure_actors::journal::OpenJournal;
+use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
+use conjure_actors::session::{Session, SessionError};
+use conjure_base::TenantId;
+use conjure_journal::{Journal, Owner, SessionKey, SqliteJournal, SqliteOptions, load_all};
+use futures_util::future::join_all;
+
+use crate::support::{SECOND, soon};
+use crate::world::{Stage, key};
+
+const SESSIONS: usize = 4;
+/// Each loss within a minute is mended later than the one before.
+const KILLS: usize = 7;
+
+/// The journal that is open now, and how many were.
+type Opened = Arc<Mutex<(Option<SqliteJournal>, usize)>>;
+
+fn sqlite(folder: &Path, opened: &Opened) -> Arc<OpenJournal> {
+    let (folder, opened) = (folder.to_owned(), Arc::clone(opened));
+    Arc::new(move || {
+        let (folder, opened) = (folder.clone(), Arc::clone(&opened));
+        Box::pin(async move {
+            let opening = tokio::task::spawn_blocking(move || {
+                let last = opened.lock().unwrap().0.clone();
+                let journal = match last {
+                    Some(lost) => lost.open_again()?,
+                    None => SqliteJournal::open(&folder, SqliteOptions::default())?,
+                };
+                let mut now = opened.lock().unwrap();
+                (now.0, now.1) = (Some(journal.clone()), now.1 + 1);
+                Ok(Arc::new(journal) as Arc<dyn Journal>)
+            });
+            opening.await.unwrap()
+        })
+    })
+}
+
+/// Talks until it is over; what was acknowledged.
+async fn talk(session: &Session, is_over: &AtomicBool) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for number in 0_u32.. {
+        if is_over.load(Ordering::Acquire) {
+            break;
+        }
+        let words = format!("call note words-{number}-of-it");
+        match session.send(words.clone()).await {
+            Ok(turn) => {
+                acknowledged.push(words);
+                turn.end().await.unwrap();
+            }
+            Err(error) => assert!(
+                matches!(error, SessionError::Journal { .. } | SessionError::NotStarted { .. }),
+                "{error:?}"
+            ),
+        }
+        tokio::task::yield_now().await;
+    }
+    acknowledged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (opened, stage) = (Opened::default(), Stage::default());
+    let open = sqlite(folder.path(), &opened);
+    let mut options = RuntimeOptions::new(open, Arc::new(stage.clone()), Owner::new("first").unwrap());
+    options.sessions.deadline = SECOND * 120;
+    options.journal_patience = SECOND * 60;
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let mut sessions = Vec::new();
+    for name in ["acme", "globex"] {
+        for _ in 0..SESSIONS {
+            let spec = SessionSpec::new(TenantId::new(name).unwrap());
+            sessions.push(runtime.open(spec).await.unwrap());
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    let talking = join_all(sessions.iter().map(|session| talk(session, &is_over)));
+    let killing = async {
+        for kills in 1..=KILLS {
+            let journal = opened.lock().unwrap().0.clone().unwrap();
+            journal.kill_writer();
+            // Whoever writes next finds it dead, and has it opened anew.
+            while opened.lock().unwrap().1 <= kills {
+                // Whether it is opened or not.
+                let _ = runtime.open(SessionSpec::new(TenantId::new("other").unwrap())).await;
+            }
+        }
+        is_over.store(true, Ordering::Release);
+    };
+    let (acknowledged, ()) = tokio::join!(talking, killing);
+    assert_eq!(runtime.tree().find(&["journal"]).unwrap().actor.restarts, KILLS as u64);
+    let keys: Vec<SessionKey> = sessions.iter().map(key).collect();
+    runtime.shutdown(soon()).await.unwrap();
+    drop((runtime, sessions));
+    opened.lock().unwrap().0.take().unwrap().close().await;
+
+    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    for (key, acknowledged) in keys.iter().zip(&acknowledged) {
+        assert!(!acknowledged.is_empty());
+        let events = load_all(&journal, key, 0).await.unwrap();
+        let told: Vec<String> =
+            events.iter().map(|event| String::from_utf8_lossy(&event.body).into_owned()).collect();
+        for words in acknowledged {
+            let count = told
+                .iter()
+                .filter(|event| event.contains("turn_started") && event.contains(words.as_str()))
+                .count();
+            assert_eq!(count, 1, "{words}: {told:#?}");
+        }
+    }
+    // Every request was valid, and no tool ran twice.
+    stage.check();
+}
