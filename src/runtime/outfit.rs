@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conjure_actors::executors::ExecutorSource;
 use conjure_actors::pool::PoolStats;
 use conjure_actors::session::{Fitting, Outfit, SessionParts};
 use conjure_actors::supervision::Failure;
 use conjure_base::Redactor;
-use conjure_conversation::{Model, Profile};
+use conjure_conversation::{Model, Profile, ToolDefinition};
 use conjure_journal::SessionKey;
 use conjure_prompt::{SkillComposer, ToolOptions, tool_definitions};
 use conjure_sandbox::{Executor, PrivateWorkspace};
@@ -48,6 +48,8 @@ struct Inner {
     approver: Arc<dyn Approver>,
     sandboxes: Sandboxes,
     sessions: Mutex<HashMap<SessionKey, Known>>,
+    /// What the models of all sessions are told of their tools.
+    told: OnceLock<Arc<[ToolDefinition]>>,
 }
 
 /// What is known of a session beside its record.
@@ -79,7 +81,8 @@ impl Outfitter {
         sandboxes: Sandboxes,
     ) -> Self {
         let sessions = Mutex::default();
-        let inner = Inner { config, home, record, models, tools, approver, sandboxes, sessions };
+        let told = OnceLock::new();
+        let inner = Inner { config, home, record, models, tools, approver, sandboxes, sessions, told };
         Self { inner: Arc::new(inner), _presence: None }
     }
 
@@ -227,8 +230,13 @@ impl Outfitter {
             .caller(Caller { tenant: key.tenant.clone(), session: key.session })
             .timeout(inner.config.tool_timeout())
             .redactor(redactor)
-            .approver(Arc::clone(&inner.approver));
-        inner.tools.iter().fold(builder, |builder, tool| builder.shared_tool(Arc::clone(tool))).build()
+            .approver(Arc::clone(&inner.approver))
+            .sharing(inner.told.get().cloned().unwrap_or_default());
+        let builder = inner.tools.iter().fold(builder, |builder, tool| builder.shared_tool(Arc::clone(tool)));
+        let toolbox = builder.build()?;
+        // Whoever comes first; they are the same for all.
+        inner.told.get_or_init(|| toolbox.definitions());
+        Ok(toolbox)
     }
 }
 

@@ -72,16 +72,15 @@ impl HeldLease {
         tokio::pin!(keeping);
         let ended = over.run_until_cancelled(&mut keeping).await;
         if let Some(end) = ended {
-            over.run_until_cancelled(tell(end)).await;
+            Box::pin(over.run_until_cancelled(tell(end))).await;
             over.cancelled().await;
-            return executors.close().await;
+            return Box::pin(executors.close()).await;
         }
-        let closing = executors.close();
-        tokio::pin!(closing);
+        let mut closing = Box::pin(executors.close());
         tokio::select! {
             biased;
             () = &mut closing => {
-                if let Err(error) = self.release().await {
+                if let Err(error) = Box::pin(self.release()).await {
                     tracing::debug!(session = %self.key, %error, "a lease was not given back; it ends by itself");
                 }
             }
@@ -104,18 +103,13 @@ impl HeldLease {
                 return LeaseEnd::NotRenewed { last, until: self.until };
             }
             let until = SystemClock.deadline(self.time);
-            let (epoch, time) = (self.epoch, self.time);
-            let renewal = self.journal.call(|journal| journal.renew(&self.key, epoch, time));
-            let renewed = tokio::select! {
-                biased;
-                renewed = renewal => renewed.map_err(failure),
-                () = SystemClock.sleep_until(stop_by) => {
-                    let last = "the journal did not answer".to_owned();
-                    return LeaseEnd::NotRenewed { last, until: self.until };
-                }
+            // A session renews for moments, and has its task all the time.
+            let Some(renewed) = Box::pin(self.renew(stop_by)).await else {
+                let last = "the journal did not answer".to_owned();
+                return LeaseEnd::NotRenewed { last, until: self.until };
             };
             match renewed {
-                Ok(_) => {
+                Ok(()) => {
                     self.until = until;
                     pause = self.time / 3;
                 }
@@ -126,6 +120,17 @@ impl HeldLease {
                     pause = self.time / 30;
                 }
             }
+        }
+    }
+
+    /// Renews it once; nothing when the journal does not answer in time.
+    async fn renew(&self, stop_by: Deadline) -> Option<Result<(), LedgerError>> {
+        let (epoch, time) = (self.epoch, self.time);
+        let renewal = self.journal.call(|journal| journal.renew(&self.key, epoch, time));
+        tokio::select! {
+            biased;
+            renewed = renewal => Some(renewed.map(drop).map_err(failure)),
+            () = SystemClock.sleep_until(stop_by) => None,
         }
     }
 

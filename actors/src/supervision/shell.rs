@@ -200,7 +200,8 @@ impl<W: Worker> Actor for Shell<W> {
     }
 
     async fn post_start(&self, myself: ActorRef<Self::Msg>, (): &mut ()) -> Result<(), ActorProcessingErr> {
-        match self.make().await {
+        // What an idle actor does not need is not part of its task.
+        match Box::pin(self.make()).await {
             Ok(worker) => {
                 *self.worker.lock().await = Some(worker);
                 self.presence.report_started();
@@ -220,7 +221,7 @@ impl<W: Worker> Actor for Shell<W> {
         match envelope {
             Envelope::Message { message, permit } => {
                 drop(permit);
-                self.take_up(message, &myself).await
+                Box::pin(self.take_up(message, &myself)).await
             }
             Envelope::Idle => {
                 self.look_idle(&myself);
@@ -247,7 +248,7 @@ impl<W: Worker> Actor for Shell<W> {
         tokio::task::yield_now().await;
         let worker = self.worker.lock().await.take();
         if let Some(worker) = worker {
-            let exit = self.finish(worker).await;
+            let exit = Box::pin(self.finish(worker)).await;
             self.life().record(exit);
         }
         Ok(())

@@ -91,7 +91,7 @@ impl Actor for Supervising {
 
     async fn post_start(&self, myself: ActorRef<Control>, (): &mut ()) -> Result<(), ActorProcessingErr> {
         let input = self.nursery.lock().await.boot(&self.children);
-        self.take_in(&myself, input).await;
+        Box::pin(self.take_in(&myself, input)).await;
         Ok(())
     }
 
@@ -110,14 +110,14 @@ impl Actor for Supervising {
                     Report::Gone(exit) => nursery.gone(key, generation, exit),
                 };
                 drop(nursery);
-                self.take_in(&myself, input).await;
+                Box::pin(self.take_in(&myself, input)).await;
             }
             Control::Request { request, permit } => {
                 drop(permit);
-                self.take_request(&myself, request).await;
+                Box::pin(self.take_request(&myself, request)).await;
             }
-            Control::Tick => self.take_in(&myself, Input::Tick).await,
-            Control::Stop => self.take_in(&myself, Input::Stop).await,
+            Control::Tick => Box::pin(self.take_in(&myself, Input::Tick)).await,
+            Control::Stop => Box::pin(self.take_in(&myself, Input::Stop)).await,
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Actor for Supervising {
             _ => None,
         };
         match ended {
-            Some(input) => self.take_in(&myself, input).await,
+            Some(input) => Box::pin(self.take_in(&myself, input)).await,
             None => {
                 tracing::debug!(supervisor = ?self.presence.life, ?event, "an event of no child is ignored")
             }

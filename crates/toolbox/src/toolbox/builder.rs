@@ -26,6 +26,7 @@ pub struct ToolboxBuilder {
     timeout: Duration,
     limits: OutputLimits,
     clock: Arc<dyn Clock>,
+    told: Arc<[ToolDefinition]>,
 }
 
 /// Tools that a model cannot be told of.
@@ -65,6 +66,7 @@ impl Default for ToolboxBuilder {
             timeout: Duration::from_secs(30),
             limits: OutputLimits::default(),
             clock: Arc::new(SystemClock),
+            told: Arc::default(),
         }
     }
 }
@@ -139,6 +141,14 @@ impl ToolboxBuilder {
         self
     }
 
+    /// What the model is told in another toolbox ([`Toolbox::definitions`]): where it is the same here, the two share it, as those of
+    /// a host's many sessions do.
+    #[must_use]
+    pub fn sharing(mut self, definitions: Arc<[ToolDefinition]>) -> Self {
+        self.told = definitions;
+        self
+    }
+
     /// The toolbox.
     ///
     /// # Errors
@@ -165,7 +175,7 @@ impl ToolboxBuilder {
         Ok(Toolbox {
             sandbox,
             host: host.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
-            definitions: definitions.into(),
+            definitions: if *self.told == *definitions { self.told } else { definitions.into() },
             approver: self.approver,
             caller: self.caller,
             redactor: self.redactor,
