@@ -7,8 +7,8 @@ use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
 use conjure_journal::{
-    Epoch, EventPage, Journal, JournalError, Lease, ListCursor, MemoryJournal, NewEvent, Owner, PageLimit,
-    Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions, Swept,
+    Charge, Epoch, EventPage, Journal, JournalError, Lease, ListCursor, MemoryJournal, NewEvent, Owner,
+    PageLimit, Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions, Swept,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -138,7 +138,14 @@ impl Faulty {
 }
 
 impl Journal for Faulty {
-    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
+    fn append_charged(
+        &self,
+        key: &SessionKey,
+        expected_seq: u64,
+        epoch: Epoch,
+        events: Vec<NewEvent>,
+        charges: Vec<Charge>,
+    ) -> Reply<u64> {
         let mut fault = self.fault.lock().unwrap();
         if fault.busy > 0 {
             fault.busy -= 1;
@@ -148,8 +155,9 @@ impl Journal for Faulty {
             if *left == 0 {
                 fault.losses += 1;
                 let lost = JournalError::Lost { part: "writer", reason: "the test ended it".to_owned() };
-                let recorded =
-                    fault.records_what_it_loses.then(|| self.inner.append(key, expected_seq, epoch, events));
+                let recorded = fault
+                    .records_what_it_loses
+                    .then(|| self.inner.append_charged(key, expected_seq, epoch, events, charges));
                 return Box::pin(async move {
                     if let Some(recorded) = recorded {
                         recorded.await?;
@@ -159,7 +167,15 @@ impl Journal for Faulty {
             }
             *left -= 1;
         }
-        self.inner.append(key, expected_seq, epoch, events)
+        self.inner.append_charged(key, expected_seq, epoch, events, charges)
+    }
+
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+        self.inner.counters(tenant, names)
+    }
+
+    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+        self.inner.session_count(tenant)
     }
 
     fn create(&self, key: &SessionKey) -> Reply<()> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conjure_base::{SessionId, TenantId};
 use conjure_journal::{
-    Epoch, Journal as _, NewEvent, Owner, SessionKey, Snapshot, SqliteJournal, SqliteOptions,
+    Charge, Epoch, Journal as _, NewEvent, Owner, SessionKey, Snapshot, SqliteJournal, SqliteOptions,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -25,7 +25,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let lease = journal.acquire(&first, &Owner::new("host-1")?, Duration::MAX).await?;
     let others =
         vec![NewEvent::new("file", 3, b"large ".repeat(1_000)), NewEvent::new("empty", 0, Vec::new())];
-    journal.append(&first, 2, lease.epoch, others).await?;
+    let charges = vec![Charge::new("tokens", 1_234), Charge::new("calls", 1)];
+    journal.append_charged(&first, 2, lease.epoch, others, charges).await?;
     let snapshot = Snapshot { seq: 2, version: 9, body: b"state".to_vec() };
     journal.save_snapshot(&first, lease.epoch, snapshot).await?;
     journal.create(&SessionKey::new(TenantId::new("globex")?, SessionId::from_bits(7))).await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use conjure_base::TenantId;
 use futures_util::future::BoxFuture;
 
+use crate::charge::Charge;
 use crate::error::JournalError;
 use crate::event::{EventPage, NewEvent, PageLimit, Recorded};
 use crate::key::{Epoch, SessionKey};
@@ -33,7 +34,36 @@ pub trait Journal: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `NotFound`, `StaleEpoch`, then `Conflict`, in this order; `TooLarge`; `Overloaded`; and what the disk says.
-    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64>;
+    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
+        self.append_charged(key, expected_seq, epoch, events, Vec::new())
+    }
+
+    /// The same, and adds `charges` to counters of the session's tenant in the same transaction: they are charged exactly when
+    /// the events are appended. A counter stops at [`LARGEST_COUNT`](crate::LARGEST_COUNT). Without events nothing is charged.
+    ///
+    /// # Errors
+    /// As for [`Journal::append`].
+    fn append_charged(
+        &self,
+        key: &SessionKey,
+        expected_seq: u64,
+        epoch: Epoch,
+        events: Vec<NewEvent>,
+        charges: Vec<Charge>,
+    ) -> Reply<u64>;
+
+    /// The tenant's counters of these names, in their order; 0 for one that was never charged. They outlive the sessions that
+    /// charged them, and go with their tenant.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>>;
+
+    /// How many sessions the tenant has.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn session_count(&self, tenant: &TenantId) -> Reply<u64>;
 
     /// The events from the sequence number `from` on, within `limit`.
     ///
@@ -98,7 +128,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// `NotFound`.
     fn delete_session(&self, key: &SessionKey) -> Reply<()>;
 
-    /// Forgets all sessions of a tenant, in the way of [`Journal::delete_session`]. How many there were.
+    /// Forgets all sessions of a tenant, and its counters, in the way of [`Journal::delete_session`]. How many there were.
     ///
     /// # Errors
     /// What the disk says.

@@ -7,6 +7,8 @@
 //! - **What was acknowledged is there**, after any crash, in its order, without a hole.
 //! - **All of an append or nothing**, at the sequence that the writer expected, under the epoch that it holds
 //!   ([`Journal::append`]). A dropped future may have appended or not, never a part.
+//! - **What is used is counted with what was done**: an append may charge counters of its tenant, in the same transaction
+//!   ([`Journal::append_charged`]).
 //! - **One writer at a time**: a lease gives an epoch, and the next one makes the former stale ([`Journal::acquire`]).
 //! - **Tenants share nothing**: every call names a tenant with the session, and what belongs to another tenant is not found.
 //!
@@ -30,6 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod charge;
 mod error;
 mod event;
 mod key;
@@ -47,6 +50,7 @@ pub mod conformance;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+pub use charge::{Charge, LARGEST_COUNT, LONGEST_COUNTER};
 pub use error::{Found, JournalError, JournalErrorKind, Place};
 pub use event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, Recorded};
 pub use journal::{Journal, Reply, Swept, load_all};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use conjure_base::{Clock, SessionId, SystemClock, TenantId, Timestamp};
 use futures_util::FutureExt as _;
 
+use crate::charge::{Charge, LARGEST_COUNT, check_charges};
 use crate::error::JournalError;
 use crate::event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, Recorded};
 use crate::journal::{Journal, Reply, Swept};
@@ -30,6 +31,7 @@ struct State {
     /// How many sessions were ever created, which orders them in lists.
     created: u64,
     tenants: BTreeMap<TenantId, BTreeMap<SessionId, Session>>,
+    counters: BTreeMap<TenantId, BTreeMap<String, u64>>,
 }
 
 struct Session {
@@ -106,6 +108,16 @@ impl State {
         };
         sessions.insert(key.session, session);
         Ok(())
+    }
+}
+
+impl State {
+    fn charge(&mut self, tenant: &TenantId, charges: Vec<Charge>) {
+        for Charge { counter, amount } in charges {
+            let counters = self.counters.entry(tenant.clone()).or_default();
+            let count = counters.entry(counter.into_owned()).or_default();
+            *count = count.saturating_add(amount).min(LARGEST_COUNT);
+        }
     }
 }
 
@@ -228,11 +240,37 @@ impl Journal for MemoryJournal {
         self.call(|state| state.create(key, self.clock.timestamp()))
     }
 
-    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
-        self.call_session(key, |session| {
+    fn append_charged(
+        &self,
+        key: &SessionKey,
+        expected_seq: u64,
+        epoch: Epoch,
+        events: Vec<NewEvent>,
+        charges: Vec<Charge>,
+    ) -> Reply<u64> {
+        self.call(|state| {
+            let session = state.session(key)?;
             check_events(&events)?;
-            session.append(expected_seq, epoch, events, self.clock.timestamp())
+            check_charges(&charges)?;
+            let has_events = !events.is_empty();
+            let total = session.append(expected_seq, epoch, events, self.clock.timestamp())?;
+            if has_events {
+                state.charge(&key.tenant, charges);
+            }
+            Ok(total)
         })
+    }
+
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+        self.call(|state| {
+            let known = state.counters.get(tenant);
+            let count = |name: &String| known.and_then(|known| known.get(name)).copied().unwrap_or(0);
+            Ok(names.iter().map(count).collect())
+        })
+    }
+
+    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+        self.call(|state| Ok(state.tenants.get(tenant).map_or(0, |sessions| sessions.len() as u64)))
     }
 
     fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
@@ -306,7 +344,10 @@ impl Journal for MemoryJournal {
     }
 
     fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
-        self.call(|state| Ok(state.tenants.remove(tenant).map_or(0, |sessions| sessions.len() as u64)))
+        self.call(|state| {
+            state.counters.remove(tenant);
+            Ok(state.tenants.remove(tenant).map_or(0, |sessions| sessions.len() as u64))
+        })
     }
 
     fn sweep(&self) -> Reply<Swept> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use conjure_base::TenantId;
 use futures_util::FutureExt as _;
 
+use crate::charge::Charge;
 use crate::error::JournalError;
 use crate::event::{EventPage, NewEvent, PageLimit, Recorded};
 use crate::journal::{Journal, Reply, Swept};
@@ -131,8 +132,23 @@ impl Journal for Upcasting {
         self.journal.create(key)
     }
 
-    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
-        self.journal.append(key, expected_seq, epoch, events)
+    fn append_charged(
+        &self,
+        key: &SessionKey,
+        expected_seq: u64,
+        epoch: Epoch,
+        events: Vec<NewEvent>,
+        charges: Vec<Charge>,
+    ) -> Reply<u64> {
+        self.journal.append_charged(key, expected_seq, epoch, events, charges)
+    }
+
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+        self.journal.counters(tenant, names)
+    }
+
+    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+        self.journal.session_count(tenant)
     }
 
     fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_base::{SessionId, TenantId};
 use futures_util::future::BoxFuture;
 
-use super::{events, leases, sessions, snapshots};
+use super::{counters, events, leases, sessions, snapshots};
 use crate::error::{JournalError, JournalErrorKind};
 use crate::event::NewEvent;
 use crate::journal::Journal;
@@ -59,6 +59,11 @@ pub const CASES: &[Case] = cases![
     events::of_many_writers_one_wins,
     events::what_was_acknowledged_is_there_when_the_journal_is_opened_again,
     events::a_sweep_takes_nothing_that_is_needed,
+    counters::counters_count_over_all_sessions_of_a_tenant,
+    counters::an_append_that_does_not_happen_charges_nothing,
+    counters::counters_of_many_writers_add_up,
+    counters::counters_stop_at_the_largest_count,
+    counters::counters_go_with_their_tenant,
     leases::a_lease_excludes_others_until_it_ends,
     leases::a_new_epoch_makes_the_old_one_stale,
     leases::an_owner_may_take_its_own_lease_again,

@@ -23,6 +23,7 @@
 //! ```
 
 mod bed;
+mod counters;
 mod events;
 mod leases;
 mod sessions;

@@ -50,6 +50,7 @@ impl Tables<'_> {
         run("INSERT INTO garbage_sessions (session) SELECT id FROM sessions WHERE tenant = ?")?;
         run("DELETE FROM snapshots WHERE session IN (SELECT id FROM sessions WHERE tenant = ?)")?;
         let deleted = run("DELETE FROM sessions WHERE tenant = ?")?;
+        run("DELETE FROM counters WHERE tenant = ?")?;
         self.note_blobs(tenant)?;
         Ok(deleted as u64)
     }

@@ -23,6 +23,7 @@ use super::reader::Reader;
 use super::site::Site;
 use super::tables::Tables;
 use super::writer::Writer;
+use crate::charge::{Charge, check_charges};
 use crate::error::JournalError;
 use crate::event::{EventPage, NewEvent, PageLimit};
 use crate::journal::{Journal, Reply, Swept};
@@ -244,8 +245,16 @@ impl Journal for SqliteJournal {
         self.write(Some(&key.tenant), 0, move |tables| tables.create(&owned))
     }
 
-    fn append(&self, key: &SessionKey, expected_seq: u64, epoch: Epoch, events: Vec<NewEvent>) -> Reply<u64> {
+    fn append_charged(
+        &self,
+        key: &SessionKey,
+        expected_seq: u64,
+        epoch: Epoch,
+        events: Vec<NewEvent>,
+        charges: Vec<Charge>,
+    ) -> Reply<u64> {
         let checked = check_events(&events)
+            .and_then(|()| check_charges(&charges))
             .and_then(|()| events.iter().try_for_each(|event| self.check_body(&event.body)));
         if let Err(error) = checked {
             return refuse(error);
@@ -253,7 +262,7 @@ impl Journal for SqliteJournal {
         let bytes = events.iter().map(|event| event.body.len()).sum();
         let owned = key.clone();
         self.write(Some(&key.tenant), bytes, move |tables| {
-            tables.append(&owned, expected_seq, epoch, &events)
+            tables.append(&owned, expected_seq, epoch, &events, &charges)
         })
     }
 
@@ -305,6 +314,16 @@ impl Journal for SqliteJournal {
     fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>> {
         let after = after.cloned();
         self.read(None, move |tables| tables.tenants(after.as_ref(), limit))
+    }
+
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+        let owned = tenant.clone();
+        self.read(Some(tenant), move |tables| tables.counters(&owned, &names))
+    }
+
+    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+        let owned = tenant.clone();
+        self.read(Some(tenant), move |tables| tables.session_count(&owned))
     }
 
     fn delete_session(&self, key: &SessionKey) -> Reply<()> {

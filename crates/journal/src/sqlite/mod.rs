@@ -20,6 +20,7 @@ mod schema;
 mod site;
 
 mod blobs;
+mod counters;
 mod garbage;
 mod job;
 mod leases;

@@ -15,7 +15,7 @@ use crate::error::JournalError;
 const APPLICATION: i64 = 0x436e_6a4a;
 
 /// The steps, in order.
-pub(crate) const STEPS: [&str; 1] = [FORMAT_1];
+pub(crate) const STEPS: [&str; 2] = [FORMAT_1, FORMAT_2];
 
 /// `sessions.id` is never used again, since rows of a deleted session go after its name has. Of `body` and `blob` one is
 /// there; `blob` is the digest of a body in the store. `checksum`: `rows.rs`.
@@ -57,6 +57,16 @@ const FORMAT_1: &str = "
     ) STRICT;
     CREATE TABLE garbage_sessions (session INTEGER PRIMARY KEY) STRICT;
     CREATE TABLE garbage_blobs (tenant TEXT PRIMARY KEY) STRICT;
+";
+
+/// Counters go with their tenant, and no sooner.
+const FORMAT_2: &str = "
+    CREATE TABLE counters (
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        count INTEGER NOT NULL CHECK (count >= 0),
+        PRIMARY KEY (tenant, name)
+    ) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings the database to the present format.

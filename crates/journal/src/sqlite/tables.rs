@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, named_params, params};
 use super::blobs::Blobs;
 use super::fault::Failure;
 use super::rows::{self, Damage, Stored, checksum, integer, number};
+use crate::charge::Charge;
 use crate::error::{JournalError, Place};
 use crate::event::{EventPage, NewEvent, PageLimit, Recorded};
 use crate::key::{Epoch, SessionKey};
@@ -92,6 +93,7 @@ impl Tables<'_> {
         expected: u64,
         epoch: Epoch,
         events: &[NewEvent],
+        charges: &[Charge],
     ) -> Result<u64, Failure> {
         let head = self.head(key)?;
         head.check_epoch(epoch)?;
@@ -110,6 +112,7 @@ impl Tables<'_> {
         let total = expected + events.len() as u64;
         let sql = format!("UPDATE sessions SET events = ?, updated = {NOW} WHERE id = ?");
         self.connection.prepare_cached(&sql)?.execute(params![integer(total), head.id])?;
+        self.charge(&key.tenant, charges)?;
         Ok(total)
     }
 

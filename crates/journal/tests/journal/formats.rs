@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use conjure_base::Timestamp;
 use conjure_journal::{
-    Epoch, Journal as _, JournalError, MemoryJournal, NewEvent, Owner, Snapshot, SqliteJournal, Upcasting,
-    Upcasts, load_all,
+    Charge, Epoch, Journal as _, JournalError, MemoryJournal, NewEvent, Owner, Snapshot, SqliteJournal,
+    Upcasting, Upcasts, load_all,
 };
 
 use crate::support::{OnDisk, key, note, options};
@@ -56,6 +56,25 @@ async fn a_journal_of_format_1_is_read_and_written() {
     assert_eq!(load_all(&journal, &key("globex", 7), 0).await.unwrap().len(), 0);
 }
 
+/// The same with counters, which a journal of format 1 gets when it is opened.
+#[tokio::test]
+async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_at_nothing() {
+    for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1])] {
+        let bed = OnDisk::new();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &bed.folder());
+        let journal = bed.journal();
+        let first = key("acme", 0x0001_0203);
+        let names = || vec!["tokens".to_owned(), "calls".to_owned()];
+        assert_eq!(journal.counters(&first.tenant, names()).await, Ok(vec![tokens, calls]));
+        let lease = journal.session(&first).await.unwrap().lease.unwrap();
+        let charges = vec![Charge::new("tokens", 6)];
+        assert_eq!(journal.append_charged(&first, 4, lease.epoch, note("more"), charges).await, Ok(5));
+        assert_eq!(journal.counters(&first.tenant, names()).await, Ok(vec![tokens + 6, calls]));
+        journal.close().await;
+        assert_eq!(bed.journal().counters(&first.tenant, names()).await, Ok(vec![tokens + 6, calls]));
+    }
+}
+
 #[tokio::test]
 async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
     let bed = OnDisk::new();
@@ -66,7 +85,7 @@ async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
     let before = fs::read(bed.database()).unwrap();
     let error = SqliteJournal::open(&bed.folder(), options()).unwrap_err();
     let path = bed.database().canonicalize().unwrap();
-    assert_eq!(error, JournalError::FutureFormat { path, found: 99, known: 1 });
+    assert_eq!(error, JournalError::FutureFormat { path, found: 99, known: 2 });
     assert!(error.to_string().ends_with("use a later version"), "{error}");
     assert_eq!(fs::read(bed.database()).unwrap(), before);
 }

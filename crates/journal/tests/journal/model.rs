@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_base::TenantId;
 use conjure_journal::conformance::Bed;
 use conjure_journal::{
-    Epoch, Journal, JournalError, JournalErrorKind, NewEvent, Owner, SessionKey, Snapshot, SqliteOptions,
-    load_all,
+    Charge, Epoch, Journal, JournalError, JournalErrorKind, NewEvent, Owner, SessionKey, Snapshot,
+    SqliteOptions, load_all,
 };
 use proptest::prelude::*;
 
@@ -97,6 +98,8 @@ struct Test<'a> {
     journal: Arc<dyn Journal>,
     keys: [SessionKey; 4],
     model: BTreeMap<SessionKey, Session>,
+    /// What was charged to each tenant.
+    charged: BTreeMap<TenantId, u64>,
     /// Makes each body another one.
     count: u8,
 }
@@ -210,6 +213,7 @@ impl Test<'_> {
             Op::DeleteTenant => {
                 let before = self.model.len();
                 self.model.retain(|other, _| other.tenant != key.tenant);
+                self.charged.remove(&key.tenant);
                 let expected = (before - self.model.len()) as u64;
                 assert_eq!(journal.delete_tenant(&key.tenant).await, Ok(expected));
             }
@@ -231,7 +235,9 @@ impl Test<'_> {
         let expected = found.saturating_add_signed(off);
         let bodies: Vec<Vec<u8>> = sizes.into_iter().map(|size| self.body(size)).collect();
         let events = bodies.iter().map(|body| NewEvent::new("note", 1, body.clone())).collect();
-        let append = self.journal.append(key, expected, epoch, events);
+        let amount = bodies.iter().map(|body| body.len() as u64).sum();
+        let charges = vec![Charge::new("bytes", amount)];
+        let append = self.journal.append_charged(key, expected, epoch, events, charges);
         let conflict = (expected != found).then_some(JournalErrorKind::Conflict);
         let refusal = self.refusal(key, epoch).or(conflict);
         let total = found + bodies.len() as u64;
@@ -254,6 +260,7 @@ impl Test<'_> {
             refusal.is_none()
         };
         if happened {
+            *self.charged.entry(key.tenant.clone()).or_default() += amount;
             let session = self.model.get_mut(key).unwrap();
             session.events.extend(bodies.into_iter().map(|body| (epoch.number(), body)));
         }
@@ -281,6 +288,10 @@ impl Test<'_> {
             let listed = self.journal.sessions(&key.tenant, None, 100).await.unwrap().sessions;
             let expected = self.model.keys().filter(|other| other.tenant == key.tenant).count();
             assert_eq!(listed.len(), expected);
+            assert_eq!(self.journal.session_count(&key.tenant).await, Ok(expected as u64));
+            let counted = self.journal.counters(&key.tenant, vec!["bytes".to_owned()]).await;
+            let charged = self.charged.get(&key.tenant).copied().unwrap_or(0);
+            assert_eq!(counted, Ok(vec![charged]));
         }
     }
 }
@@ -290,7 +301,14 @@ fn run(bed: &dyn Bed, calls: Vec<(usize, Op)>) {
     runtime.block_on(async {
         let keys = [key("acme", 1), key("acme", 2), key("globex", 1), key("globex", 2)];
         let journal = bed.open().await.unwrap();
-        let mut test = Test { bed, journal, keys: keys.clone(), model: BTreeMap::new(), count: 0 };
+        let mut test = Test {
+            bed,
+            journal,
+            keys: keys.clone(),
+            model: BTreeMap::new(),
+            charged: BTreeMap::new(),
+            count: 0,
+        };
         for (which, op) in calls {
             test.call(&keys[which], op).await;
         }
