@@ -7,7 +7,7 @@ use conjure::{
     Settings, SystemClock,
 };
 
-use crate::runtime_bed::{Host, ask, model, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, follow, model, soon, spec, tenant};
 use crate::runtime_halts::{left, on_disk, pause, until_nothing_is_left};
 
 fn names(folder: &Path) -> Vec<String> {
@@ -151,9 +151,20 @@ async fn a_data_folder_that_is_moved_away_is_told_and_may_come_back() {
         std::fs::create_dir_all(host.data()).unwrap();
     }
     std::fs::remove_dir(host.data()).unwrap();
-    // What is recorded meanwhile is where the folder is.
-    assert_eq!(ask(&session, "hello").await, "heard: hello");
+    // A restart would not find what was recorded now, so nothing is.
+    let refused = session.send("anybody?").await.unwrap_err();
+    assert!(matches!(refused, SessionError::Journal { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("put its file back"), "{refused}");
     std::fs::rename(&aside, host.data()).unwrap();
+    let deadline = soon();
+    let mut turn = loop {
+        match session.send("hello").await {
+            Ok(turn) => break turn,
+            Err(error) => assert!(!SystemClock.remaining(deadline).is_zero(), "{error}"),
+        }
+        pause().await;
+    };
+    assert_eq!(follow(&mut turn).await.1, "heard: hello");
     assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
     let other = runtime.open(spec()).await.unwrap();
     assert_eq!(ask(&other, "hello").await, "heard: hello");

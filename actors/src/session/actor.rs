@@ -133,6 +133,10 @@ impl SessionActor {
         shared.audit.fitted(&shared.key, &parts.redactor, parts.executor.as_deref());
         shared.observe(conversation.state(), conversation.seq(), Driven::No);
 
+        // Whoever had it started has a message for it.
+        let starters = Arc::clone(shared);
+        context.spawn(async move { starters.until_answered().await }).detach();
+
         let goes_on = conversation.state().turn().is_some() || conversation.state().queue().len() > 0;
         if goes_on && (options.resume == Resume::AtStart || shared.is_attached()) {
             // The queue has room: the actor has just begun.

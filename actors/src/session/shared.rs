@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{Clock, Deadline, Redactor, SystemClock};
@@ -14,7 +15,7 @@ use conjure_conversation::{
 };
 use conjure_journal::SessionKey;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::audit::Audit;
 use super::branch::session_spec;
@@ -40,6 +41,10 @@ pub(crate) struct Shared {
     revival: tokio::sync::Mutex<Option<SessionError>>,
     /// How many have tried.
     revivals: AtomicU64,
+    /// Callers that wait for somebody who runs: until they are told, nobody who runs is put away.
+    callers: AtomicUsize,
+    /// Told when the last of them is.
+    answered: Notify,
     /// Changed when an incarnation comes and when the last is gone.
     up: watch::Sender<u64>,
     health: Mutex<Health>,
@@ -98,6 +103,8 @@ impl Shared {
             address: Mutex::new(None),
             revival: tokio::sync::Mutex::default(),
             revivals: AtomicU64::new(0),
+            callers: AtomicUsize::new(0),
+            answered: Notify::new(),
             up: watch::Sender::new(0),
             health: Mutex::default(),
             redactor: Mutex::default(),
@@ -224,11 +231,25 @@ impl Shared {
         Err(SessionError::Quarantined { failures, last })
     }
 
+    /// Returns when nobody waits for this session to run.
+    pub(crate) async fn until_answered(&self) {
+        loop {
+            let mut answered = pin!(self.answered.notified());
+            // From here on no change is missed.
+            answered.as_mut().enable();
+            if self.callers.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            answered.await;
+        }
+    }
+
     /// Whoever runs, started where nobody does.
     pub(crate) async fn revive(self: &Arc<Self>, deadline: Deadline) -> Result<Address<Mail>, SessionError> {
         if let Some(address) = self.running() {
             return Ok(address);
         }
+        let _caller = Caller::of(self);
         tokio::select! {
             biased;
             revived = self.start(deadline) => revived,
@@ -267,6 +288,9 @@ impl Shared {
                     // The sender is in here.
                     let _ = up.changed().await;
                 }
+                // It began well, and was put away before anybody was told.
+                Err(StartError::Failed(Exit::Normal | Exit::Shutdown))
+                    if !self.setting.draining.is_cancelled() => {}
                 Err(StartError::Failed(exit)) => return Err(self.of_exit(&exit)),
                 // It may also be about to be started again.
                 Err(StartError::Request(RequestError::NotRunning(_)))
@@ -348,6 +372,24 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if let Some(forget) = lock(&self.forget).take() {
             forget();
+        }
+    }
+}
+
+/// Somebody waits for a session to run, until this is dropped.
+struct Caller<'a>(&'a Shared);
+
+impl<'a> Caller<'a> {
+    fn of(shared: &'a Shared) -> Self {
+        shared.callers.fetch_add(1, Ordering::AcqRel);
+        Self(shared)
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        if self.0.callers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.answered.notify_waiters();
         }
     }
 }

@@ -27,6 +27,26 @@ async fn runtime(open: Arc<OpenJournal>, stage: &Stage) -> Runtime {
     Runtime::spawn(options(open, stage, "first")).await.unwrap()
 }
 
+/// It may be put away before whoever had it started hears of that: then it is started again.
+#[tokio::test]
+async fn a_session_that_rests_at_once_is_opened_and_answers() {
+    let stage = Stage::default();
+    let mut options = options(memory(), &stage, "first");
+    options.sessions.idle_after = SECOND / 200;
+    let runtime = Runtime::spawn(options).await.unwrap();
+    // More at once than are started in that time.
+    for _ in 0..2 {
+        let opened = (0..200).map(|_| async {
+            let session = runtime.open(SessionSpec::new(tenant("acme"))).await?;
+            Ok::<_, RuntimeError>(session.send("hello").await?.end().await)
+        });
+        for stop in join_all(opened).await {
+            assert_eq!(stop.unwrap(), Ok(answered()));
+        }
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_session_is_found_by_its_tenant_and_by_nobody_else_here_and_after_a_restart() {
     let disk = Disk::new();

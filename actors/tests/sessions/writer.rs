@@ -100,7 +100,8 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let keys: Vec<SessionKey> = sessions.iter().map(key).collect();
     runtime.shutdown(soon()).await.unwrap();
     drop((runtime, sessions));
-    opened.lock().unwrap().0.take().unwrap().close().await;
+    let last = opened.lock().unwrap().0.take().unwrap();
+    last.close().await;
 
     let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
     for (key, acknowledged) in keys.iter().zip(&acknowledged) {
