@@ -63,6 +63,7 @@ mod runtime_programs;
 mod runtime_registry;
 mod runtime_restarts;
 mod runtime_sandboxes;
+mod runtime_scale;
 mod runtime_sessions;
 mod runtime_shares;
 mod runtime_shutdown;
