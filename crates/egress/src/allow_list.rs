@@ -67,6 +67,27 @@ impl AllowEntry {
         }
     }
 
+    /// What both allow.
+    fn and(&self, other: &Self) -> Option<Self> {
+        let hosts = match (&self.hosts, &other.hosts) {
+            (Hosts::Exactly(one), _) if other.holds_host(one) => self.hosts.clone(),
+            (_, Hosts::Exactly(one)) if self.holds_host(one) => other.hosts.clone(),
+            (Hosts::Below(one), Hosts::Below(other)) if one == other || one.is_below(other) => {
+                self.hosts.clone()
+            }
+            (Hosts::Below(one), Hosts::Below(parent)) if parent.is_below(one) => other.hosts.clone(),
+            _ => return None,
+        };
+        let ports = match (self.ports, other.ports) {
+            (Ports::Default, Ports::Default) => Ports::Default,
+            (Ports::Default, Ports::Only(port)) | (Ports::Only(port), Ports::Default) => {
+                DEFAULT_PORTS.contains(&port.get()).then_some(Ports::Only(port))?
+            }
+            (Ports::Only(port), Ports::Only(same)) => (port == same).then_some(Ports::Only(port))?,
+        };
+        Some(Self { hosts, ports })
+    }
+
     fn ports(&self) -> Vec<u16> {
         match self.ports {
             Ports::Default => DEFAULT_PORTS.to_vec(),
@@ -143,6 +164,20 @@ impl AllowList {
     /// The entries, as they were given.
     pub fn entries(&self) -> impl Iterator<Item = &AllowEntry> {
         self.entries.iter()
+    }
+
+    /// The list of what is on both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let pairs =
+            self.entries.iter().flat_map(|mine| other.entries.iter().map(move |theirs| mine.and(theirs)));
+        let mut entries: Vec<AllowEntry> = Vec::new();
+        for entry in pairs.flatten() {
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
+        Self { entries }
     }
 
     /// Whether `target` is on the list.

@@ -38,10 +38,53 @@ pub(crate) fn proxy(pattern: &Egress, network: &NetworkPolicy) -> Result<Option<
     Ok(Some(Proxy { port: PORT, gateway: Arc::new(WayOut(egress)) }))
 }
 
+impl NetworkPolicy {
+    /// What this reaches of what `most` does, too: no more than either.
+    ///
+    /// # Errors
+    /// `BadRequest` when a host of a list cannot be read.
+    pub fn within(&self, most: &Self) -> Result<Self, SandboxError> {
+        let lists = |policy: &Self| match policy {
+            Self::Limited(hosts) => allow_list(hosts).map(Some),
+            Self::None | Self::Full => Ok(None),
+        };
+        let (mine, theirs) = (lists(self)?, lists(most)?);
+        Ok(match (self, most) {
+            (Self::None, _) | (_, Self::None) => Self::None,
+            (Self::Full, policy) | (policy, Self::Full) => policy.clone(),
+            (Self::Limited(_), Self::Limited(_)) => {
+                let both = mine.unwrap_or_default().and(&theirs.unwrap_or_default());
+                Self::Limited(both.entries().map(ToString::to_string).collect())
+            }
+        })
+    }
+}
+
 fn allow_list(hosts: &[String]) -> Result<AllowList, SandboxError> {
     let entries: Result<Vec<AllowEntry>, _> = hosts.iter().map(|host| host.parse()).collect();
     let entries = entries.map_err(|error| {
         SandboxError::new(SandboxErrorKind::BadRequest, format!("the network policy cannot be used: {error}"))
     })?;
     Ok(AllowList::new(entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_policy_reaches_more_within_another() {
+        let list = |text: &str| NetworkPolicy::Limited(vec![text.to_owned()]);
+        let within = |one: &NetworkPolicy, most: &NetworkPolicy| one.within(most).unwrap();
+        for one in [NetworkPolicy::None, list("example.com"), NetworkPolicy::Full] {
+            assert_eq!(within(&one, &NetworkPolicy::None), NetworkPolicy::None);
+            assert_eq!(within(&NetworkPolicy::None, &one), NetworkPolicy::None);
+            assert_eq!(within(&one, &NetworkPolicy::Full), one);
+            assert_eq!(within(&NetworkPolicy::Full, &one), one);
+            assert_eq!(within(&one, &one), one);
+        }
+        assert_eq!(within(&list("*.example.com"), &list("api.example.com")), list("api.example.com"));
+        assert_eq!(within(&list("a.org"), &list("b.org")), NetworkPolicy::Limited(Vec::new()));
+        assert!(NetworkPolicy::None.within(&list("https://a.org/")).is_err());
+    }
 }

@@ -73,3 +73,39 @@ fn a_list_is_shown_as_it_is_read() {
     assert_eq!(text.parse::<AllowList>().unwrap().to_string(), text);
     assert_eq!(text.parse::<AllowList>().unwrap().entries().count(), 4);
 }
+
+/// What both lists allow is on the list of both, and nothing else is.
+#[test]
+fn a_list_of_what_is_on_both_holds_exactly_that() {
+    let entries = [
+        "example.com",
+        "*.example.com",
+        "api.example.com",
+        "*.api.example.com",
+        "example.com:8443",
+        "*.example.com:443",
+        "api.example.com:80",
+        "192.0.2.7",
+        "192.0.2.7:8443",
+        "other.org",
+    ];
+    let targets =
+        ["example.com", "api.example.com", "a.b.example.com", "x.api.example.com", "192.0.2.7", "other.org"];
+    for one in
+        entries.iter().enumerate().flat_map(|(at, one)| entries[at..].iter().map(move |two| [*one, *two]))
+    {
+        for other in entries {
+            let (one, other): (AllowList, AllowList) =
+                (one.join(",").parse().unwrap(), other.parse().unwrap());
+            let both = one.and(&other);
+            for target in targets.iter().flat_map(|host| [80, 443, 8443].map(|port| format!("{host}:{port}")))
+            {
+                let target = Target::parse(&target).unwrap();
+                let is_listed = |list: &AllowList| list.look_up(&target) == Listing::Listed;
+                let expected = is_listed(&one) && is_listed(&other);
+                assert_eq!(is_listed(&both), expected, "{one} and {other}: {target:?} on {both}");
+                assert_eq!(is_listed(&other.and(&one)), expected, "{other} and {one}: {target:?}");
+            }
+        }
+    }
+}
