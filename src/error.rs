@@ -258,6 +258,7 @@ fn hint_of(kind: &ModelErrorKind) -> Option<&'static str> {
         ModelErrorKind::Overloaded => {
             "the tenant or the host has too many calls under way: try again later, or raise what is allowed at a time"
         }
+        ModelErrorKind::Exhausted(_) => "raise the budget of the tenant, or wait until its period is over",
         _ => return None,
     })
 }

@@ -39,8 +39,8 @@ pub use conversation::{
 pub use error::{Error, ErrorKind};
 pub use prompting::{build_system_prompt, system_prompt, tool_definitions};
 pub use runtime::{
-    Contents, ExecutorFactory, Given, Runtime, RuntimeError, RuntimeOptions, SessionContents, SessionList,
-    SessionSpec, SessionSummary, UnknownSkill,
+    Contents, DiskUsage, ExecutorFactory, Given, Runtime, RuntimeError, RuntimeOptions, SessionContents,
+    SessionList, SessionSpec, SessionSummary, Tenant, TenantPolicy, TenantUsage, UnknownSkill,
 };
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};
@@ -76,7 +76,7 @@ pub use conjure_conversation::{
     Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallTraits, Composer,
     Composition, Conversation, DriveError, Event, EventKind, Ledger, LedgerError, Limit, Limits, LoopError,
     LoopOptions, LoopOutcome, MemoryLedger, Message, Model, ModelError, ModelErrorKind, ModelEvent,
-    ModelStream, Observer, Post, PostKind, Receipt, Request, Response, ResultContent, Rim, Role,
+    ModelStream, Observer, Post, PostKind, Receipt, Rejection, Request, Response, ResultContent, Rim, Role,
     SessionEvent, SessionEventKind, SessionStopReason, StopReason, ToolCall, ToolDefinition, ToolResult,
     ToolRunner, TurnOptions, TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses,
     format_tool_results, format_tool_results_message, model_fn, parse_response, run_turn, session_events,
@@ -96,6 +96,7 @@ pub use conjure_actors::session::{
     SessionStatus, Subscription, Turn, TurnEvent, Update,
 };
 pub use conjure_actors::supervision::{ShutdownError, Tree as LiveTree};
+pub use conjure_actors::tenants::{Allowance, Budget, Money, Period, Price, Quota, QuotaExceeded, Spent};
 pub use conjure_conversation::{
     Approval, Decision, FinishedTurn, PinnedSkill, Profile, QueueId, ToolOutcome as CallOutcome, Withheld,
 };

@@ -16,6 +16,7 @@ use super::error::RuntimeError;
 use super::home::{Home, TenantHome};
 use super::outfit::blocking;
 use super::records::Records;
+use super::tenants::Gone;
 
 /// How long those of this process that open sessions are waited for.
 const WAITING: Duration = Duration::from_secs(5);
@@ -24,7 +25,14 @@ const WAITING: Duration = Duration::from_secs(5);
 pub(super) async fn complete(home: &Arc<Home>, records: &Records) -> Result<(), RuntimeError> {
     let looking = Arc::clone(home);
     let marked = blocking("looking for what broke off", move || Ok(looking.marked())).await?;
+    let gone = Gone::of(home.path());
     for tenant in marked {
+        // All of it goes.
+        let (gone, whose) = (gone.clone(), tenant.clone());
+        let is_kept = blocking("looking whether a tenant is deleted", move || Ok(gone.check(&whose).is_ok()));
+        if !is_kept.await? {
+            continue;
+        }
         if let Err(error) = complete_of(home, &tenant, records).await {
             tracing::warn!(%tenant, %error, "what broke off of a tenant's sessions is left");
         }
@@ -34,7 +42,8 @@ pub(super) async fn complete(home: &Arc<Home>, records: &Records) -> Result<(), 
 
 async fn complete_of(home: &Arc<Home>, tenant: &TenantId, records: &Records) -> Result<(), RuntimeError> {
     let (all, wanted) = (Arc::clone(home), tenant.clone());
-    let home = blocking("the opening of a data folder", move || all.tenant(&wanted)).await?;
+    let existing = blocking("the opening of a data folder", move || all.existing(&wanted)).await?;
+    let Some(home) = existing else { return Ok(()) };
     let Some(alone) = home.gate.alone(SystemClock.deadline(WAITING)).await? else { return Ok(()) };
     let marked = home.marked().await?;
     let mut done = Vec::with_capacity(marked.len());

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use conjure_actors::registry::RegistryError;
 use conjure_actors::session::SessionError;
 use conjure_actors::supervision::ShutdownError;
-use conjure_base::{Digest, SessionId};
+use conjure_actors::tenants::QuotaExceeded;
+use conjure_base::{Digest, SessionId, TenantId};
 use conjure_conversation::Withheld;
 use conjure_journal::JournalError;
 use conjure_sandbox::SandboxError;
@@ -27,6 +28,15 @@ pub enum RuntimeError {
     /// A session did not do it.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The tenant has as much as it may.
+    #[error(transparent)]
+    Quota(#[from] QuotaExceeded),
+    /// The tenant is being deleted, or its deletion has broken off.
+    #[error("the tenant `{tenant}` is being deleted")]
+    BeingDeleted {
+        /// Which.
+        tenant: TenantId,
+    },
     /// The runtime is being emptied, and opens no sessions.
     #[error("the runtime is being emptied and opens no sessions")]
     Draining,
@@ -222,6 +232,9 @@ impl RuntimeError {
                 "put the folder back from a backup, or open a new session, with the history of this one".to_owned()
             }
             Self::SkillChanged { .. } => "mend it, or open the session without it".to_owned(),
+            Self::BeingDeleted { .. } => {
+                "wait for `Runtime::delete_tenant`, or call it again where it failed".to_owned()
+            }
             Self::Workspace { .. } => "put the folder back, or open a new session in another".to_owned(),
             Self::Sandbox(error) => error.hint()?,
             _ => return None,
@@ -233,6 +246,8 @@ impl RuntimeError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Session(error) => error.is_retryable(),
+            Self::Quota(exceeded) => exceeded.is_retryable(),
+            Self::BeingDeleted { .. } => true,
             Self::Journal(error) => error.is_retryable(),
             Self::JournalAway { .. } | Self::Busy { .. } => true,
             Self::Sandbox(error) => error.is_retryable(),
@@ -256,6 +271,7 @@ impl From<conjure_actors::runtime::RuntimeError> for RuntimeError {
             Tree::NotFound { session } | Tree::Session(SessionError::NotFound { session }) => {
                 Self::NotFound { session }
             }
+            Tree::Session(SessionError::Quota(exceeded)) => Self::Quota(exceeded),
             Tree::Session(error) => Self::Session(error),
             Tree::Draining => Self::Draining,
             Tree::Journal(error) => Self::Journal(error),

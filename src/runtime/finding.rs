@@ -39,6 +39,7 @@ impl Runtime {
 
     async fn find_whole(&self, key: &SessionKey, given: Given) -> Result<Session, RuntimeError> {
         let Inner { tree, outfitter, .. } = &*self.inner;
+        outfitter.check_tenant(&key.tenant).await?;
         if tree.knows(key) {
             if !given.is_empty() {
                 outfitter.give(key, given);

@@ -101,7 +101,7 @@ impl Gate {
         Ok(())
     }
 
-    fn busy(&self) -> RuntimeError {
+    pub(crate) fn busy(&self) -> RuntimeError {
         RuntimeError::Busy { path: self.path.clone() }
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! <data>/journal/                     the sessions' records
 //! <data>/hosts/                       which processes have the folder
+//! <data>/deleting/TENANT              a tenant that is being deleted
 //! <data>/containers                   says that sessions had containers, so that each start looks for such as are left
 //! <data>/pool/                        the folders of sandboxes that are nobody's yet, and of those that sessions took
 //! <data>/tenants/TENANT/              the data folder of a tenant: its store, its sandboxes, its workspaces
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{SessionId, TenantId};
-use conjure_sandbox::{DataFolder, FolderId};
+use conjure_sandbox::{DataFolder, FolderId, SandboxError, remove_folder};
 
 use super::error::RuntimeError;
 use super::gate::Gate;
@@ -107,13 +108,18 @@ impl Home {
         self.path.join(CONTAINERS).exists()
     }
 
-    /// The folder of a tenant that has one: asking makes none. Blocks.
+    /// The folder of a tenant that has one: asking makes none, also when it is removed just then. Blocks.
     pub(crate) fn existing(&self, tenant: &TenantId) -> Result<Option<Arc<TenantHome>>, RuntimeError> {
         self.check()?;
         if !self.place(tenant).is_dir() {
             return Ok(None);
         }
-        self.tenant(tenant).map(Some)
+        let slot = self.slot(tenant);
+        let mut opened = lock(&slot);
+        if !self.place(tenant).is_dir() {
+            return Ok(None);
+        }
+        self.opened(tenant, &mut opened).map(Some)
     }
 
     /// The tenants that have a folder. Blocks.
@@ -128,15 +134,45 @@ impl Home {
         self.tenants().into_iter().filter(marked).collect()
     }
 
-    fn place(&self, tenant: &TenantId) -> PathBuf {
+    /// Whether what lies here is found again after a restart.
+    pub(crate) const fn record(&self) -> Record {
+        self.record
+    }
+
+    /// Removes the folder of a tenant, where it is found again after a restart; it is opened anew where it is needed. Nobody in
+    /// this process opens it meanwhile. Blocks.
+    pub(crate) fn remove(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        let slot = self.slot(tenant);
+        let mut opened = lock(&slot);
+        if self.record == Record::OnDisk {
+            let place = self.place(tenant);
+            let failed = |error: SandboxError| RuntimeError::data(&place, &error);
+            let id = FolderId::of(&place).map_err(failed)?;
+            remove_folder(&place, id).map_err(failed)?;
+        }
+        *opened = None;
+        lock(&self.tenants).remove(tenant);
+        Ok(())
+    }
+
+    /// Where the folder of a tenant lies. Asking makes none.
+    pub(crate) fn place(&self, tenant: &TenantId) -> PathBuf {
         self.path.join(TENANTS).join(tenant.as_str())
     }
 
     /// The folder of a tenant, opened once. Blocks.
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Result<Arc<TenantHome>, RuntimeError> {
         self.check()?;
-        let slot = Arc::clone(lock(&self.tenants).entry(tenant.clone()).or_default());
+        let slot = self.slot(tenant);
         let mut opened = lock(&slot);
+        self.opened(tenant, &mut opened)
+    }
+
+    fn slot(&self, tenant: &TenantId) -> Arc<Mutex<Opened>> {
+        Arc::clone(lock(&self.tenants).entry(tenant.clone()).or_default())
+    }
+
+    fn opened(&self, tenant: &TenantId, opened: &mut Opened) -> Result<Arc<TenantHome>, RuntimeError> {
         let path = self.place(tenant);
         if let Some(known) = opened.as_ref().filter(|known| known.is_at(&path)) {
             return Ok(Arc::clone(known));
@@ -178,6 +214,11 @@ impl TenantHome {
         }
         let id = FolderId::of(data.path()).map_err(|error| refused(&error))?;
         Ok(Self { id, record, pins, gate, marks: Marks::of(data.path()), data })
+    }
+
+    /// Whether it is still there. Blocks for a moment.
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_at(self.data.path())
     }
 
     fn is_at(&self, path: &Path) -> bool {

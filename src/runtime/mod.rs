@@ -25,6 +25,7 @@ mod pools;
 mod records;
 mod sandboxes;
 mod skills;
+mod tenants;
 
 mod handle;
 mod work;
@@ -46,3 +47,4 @@ pub use options::RuntimeOptions;
 pub use records::{Contents, SessionContents, SessionList, SessionSummary};
 pub use sandboxes::ExecutorFactory;
 pub use spec::SessionSpec;
+pub use tenants::{DiskUsage, Tenant, TenantPolicy, TenantUsage};

@@ -1,12 +1,12 @@
-//! The models of a runtime, by their names.
+//! The models of a runtime, or of one of its tenants, by their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::admission::{AdmittedModel, Gate};
-use conjure_base::TenantId;
+use conjure_base::{Digest, TenantId};
 use conjure_conversation::Model;
 #[cfg(feature = "anthropic")]
 use secrecy::{ExposeSecret as _, SecretString};
@@ -17,13 +17,52 @@ use crate::config::Config;
 /// How long a call waits to be admitted. Its turn's own limits may end it sooner.
 const ADMITTED_WITHIN: Duration = Duration::from_secs(600);
 
-/// Those that the host gave, and those of the service where it gave a key.
+/// The clients of the service, one for each key: whoever has the same key shares its limiter. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Clients {
+    #[cfg(feature = "anthropic")]
+    by_key: Arc<std::sync::Mutex<BTreeMap<Digest, crate::anthropic::Client>>>,
+}
+
+impl Clients {
+    /// The client of this key.
+    #[cfg(feature = "anthropic")]
+    fn client(
+        &self,
+        key: &SecretString,
+        config: &Config,
+    ) -> Result<crate::anthropic::Client, crate::anthropic::ConfigError> {
+        let mut clients = self.by_key.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let digest = digest(key);
+        if let Some(known) = clients.get(&digest) {
+            return Ok(known.clone());
+        }
+        let client = crate::anthropic::Client::new(&crate::anthropic::config(config, key.clone()))?;
+        clients.insert(digest, client.clone());
+        Ok(client)
+    }
+
+    /// Forgets those of keys that nobody has any more. Whoever uses one goes on with it.
+    pub(crate) fn keep(&self, used: &BTreeSet<Digest>) {
+        #[cfg(feature = "anthropic")]
+        {
+            let mut clients = self.by_key.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            clients.retain(|key, _| used.contains(key));
+        }
+        let _ = used;
+    }
+}
+
+#[cfg(feature = "anthropic")]
+fn digest(key: &SecretString) -> Digest {
+    Digest::of(key.expose_secret().as_bytes())
+}
+
+/// Those that the host, or a tenant, gave, and those of the service where it gave a key.
 #[derive(Clone, Default)]
 pub(crate) struct Models {
     given: BTreeMap<String, Arc<dyn Model>>,
     pub(crate) default: Option<String>,
-    /// What every call passes, where there is one.
-    pub(crate) gate: Option<Gate>,
     #[cfg(feature = "anthropic")]
     key: Option<SecretString>,
     #[cfg(feature = "anthropic")]
@@ -52,43 +91,54 @@ impl Models {
     }
 
     /// Makes the client of the service, where there is a key for it.
-    pub(crate) fn connect(&mut self, config: &Config) -> Result<(), RuntimeError> {
+    pub(crate) fn connect(&mut self, config: &Config, clients: &Clients) -> Result<(), RuntimeError> {
         #[cfg(feature = "anthropic")]
         if let Some(key) = &self.key {
-            let client = crate::anthropic::Client::new(&crate::anthropic::config(config, key.clone()));
+            let client = clients.client(key, config);
             let name = self.default.clone().unwrap_or_else(|| "(any)".to_owned());
             self.client =
                 Some(client.map_err(|error| RuntimeError::Client { name, reason: error.to_string() })?);
         }
-        let _ = config;
+        let _ = (config, clients);
         Ok(())
     }
 
-    /// The name of the model of a session that names this one, or none.
-    pub(crate) fn name<'m>(&'m self, wanted: Option<&'m str>) -> Result<&'m str, RuntimeError> {
-        wanted.or(self.default.as_deref()).ok_or(RuntimeError::NoModel)
+    /// Which key it has, where it has one.
+    pub(crate) fn key_digest(&self) -> Option<Digest> {
+        #[cfg(feature = "anthropic")]
+        return self.key.as_ref().map(digest);
+        #[cfg(not(feature = "anthropic"))]
+        None
     }
 
-    /// The model of this name, for a session of this tenant.
+    /// The name of the model of a session that names this one, or none, and whose tenant has models of its own.
+    pub(crate) fn name<'m>(
+        &'m self,
+        own: &'m Self,
+        wanted: Option<&'m str>,
+    ) -> Result<&'m str, RuntimeError> {
+        wanted.or(own.default.as_deref()).or(self.default.as_deref()).ok_or(RuntimeError::NoModel)
+    }
+
+    /// The model of this name, for a session of this tenant, which may have models of its own; behind this gate.
     pub(crate) fn find(
         &self,
+        own: &Self,
         name: &str,
         tenant: &TenantId,
+        gate: &Gate,
         config: &Config,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
-        let model = self.named(name, config)?;
-        Ok(match &self.gate {
-            Some(gate) => Arc::new(AdmittedModel::new(model, gate.clone(), tenant.clone(), ADMITTED_WITHIN)),
-            None => model,
-        })
+        let model = self.named(own, name, config)?;
+        Ok(Arc::new(AdmittedModel::new(model, gate.clone(), tenant.clone(), ADMITTED_WITHIN)))
     }
 
-    fn named(&self, name: &str, config: &Config) -> Result<Arc<dyn Model>, RuntimeError> {
-        if let Some(given) = self.given.get(name) {
+    fn named(&self, own: &Self, name: &str, config: &Config) -> Result<Arc<dyn Model>, RuntimeError> {
+        if let Some(given) = own.given.get(name).or_else(|| self.given.get(name)) {
             return Ok(Arc::clone(given));
         }
         #[cfg(feature = "anthropic")]
-        if let Some(client) = &self.client {
+        if let Some(client) = own.client.as_ref().or(self.client.as_ref()) {
             let model = client.messages(crate::anthropic::options(config, name));
             let unusable = |reason: String| RuntimeError::Client { name: name.to_owned(), reason };
             return Ok(Arc::new(model.map_err(|error| unusable(error.to_string()))?));
@@ -96,7 +146,14 @@ impl Models {
         let _ = config;
         Err(RuntimeError::UnknownModel {
             name: name.to_owned(),
-            available: self.given.keys().cloned().collect(),
+            available: own
+                .given
+                .keys()
+                .chain(self.given.keys())
+                .cloned()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
         })
     }
 }
@@ -107,5 +164,34 @@ impl fmt::Debug for Models {
             .field("given", &self.given.keys())
             .field("default", &self.default)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "anthropic"))]
+mod tests {
+    use super::*;
+
+    /// One limiter for each key: the client holds it.
+    #[test]
+    fn who_has_one_key_has_one_client_and_who_has_another_has_another() {
+        let (clients, config) = (Clients::default(), Config::default());
+        let with = |key: &str| {
+            let mut models = Models::default();
+            models.set_key(key.to_owned().into());
+            models.connect(&config, &clients).unwrap();
+            models
+        };
+        let count = || clients.by_key.lock().unwrap().len();
+        let [host, one, two, other] =
+            ["shared", "mine", "mine", "theirs"].map(|key| with(&format!("sk-{key}")));
+        assert_eq!(count(), 3);
+        assert_eq!(one.key_digest(), two.key_digest());
+        let digests = [&host, &one, &other].map(|models| models.key_digest().unwrap());
+        assert_eq!(digests.iter().collect::<BTreeSet<_>>().len(), 3);
+        // A tenant's key goes before the host's, and its name is known to nobody else.
+        assert!(host.named(&one, "some-model", &config).is_ok());
+        clients.keep(&[digests[0]].into());
+        assert_eq!(count(), 1);
+        assert!(!format!("{one:?}").contains("sk-mine"));
     }
 }

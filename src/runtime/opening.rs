@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use conjure_actors::runtime as tree;
 use conjure_actors::session::Session;
-use conjure_base::{Clock as _, SessionId, SystemClock};
+use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Limits, PinnedSkill, Profile};
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
@@ -55,8 +55,8 @@ impl Runtime {
         let profile = Profile {
             base_prompt: spec.base_prompt,
             skills: Vec::new(),
-            limits: spec.limits.unwrap_or_else(|| self.default_limits()),
-            model: Some(outfitter.models().name(spec.model.as_deref())?.to_owned()),
+            limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
+            model: Some(outfitter.model_name(&spec.tenant, spec.model.as_deref())?),
             executor: Some(spec.executor.unwrap_or_else(|| outfitter.default_sandbox().to_owned())),
             catalog: spec.catalog,
             workspace: spec.workspace.map(recordable).transpose()?,
@@ -64,8 +64,16 @@ impl Runtime {
             withheld,
             metadata: spec.metadata,
         };
+        outfitter.check_tenant(&key.tenant).await?;
+        outfitter.check_disk(&key.tenant).await?;
         let home = outfitter.tenant(key).await?;
-        let pass = home.gate.pass(SystemClock.deadline(WAITING)).await?;
+        let pass = home.gate.pass(SystemClock.deadline(WAITING)).await;
+        // Whoever deletes the tenant has waited for its gate, too.
+        outfitter.check_tenant(&key.tenant).await?;
+        if !home.is_there() {
+            return Err(RuntimeError::BeingDeleted { tenant: key.tenant.clone() });
+        }
+        let pass = pass?;
         home.mark(key.session).await?;
         outfitter.give(key, spec.given);
         let (pinned, kept) = pin(&home, skills).await;
@@ -104,7 +112,10 @@ impl Runtime {
         }
     }
 
-    fn default_limits(&self) -> Limits {
+    fn default_limits(&self, tenant: &TenantId) -> Limits {
+        if let Some(limits) = &self.inner.outfitter.policies().of(tenant).limits {
+            return limits.clone();
+        }
         Limits { model_calls: self.inner.outfitter.config().max_iterations(), ..Limits::default() }
     }
 }

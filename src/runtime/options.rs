@@ -10,6 +10,7 @@ use conjure_actors::admission::Gate;
 use conjure_actors::metrics::MeterOptions;
 use conjure_actors::registry::RegistryOptions;
 use conjure_actors::session::SessionOptions;
+use conjure_base::{Clock, SystemClock, TenantId};
 use conjure_conversation::Model;
 #[cfg(feature = "sqlite")]
 use conjure_journal::SqliteOptions;
@@ -18,6 +19,7 @@ use conjure_toolbox::{AllowAll, Approver, Tool};
 
 use super::models::Models;
 use super::sandboxes::{ExecutorFactory, Own};
+use super::tenants::TenantPolicy;
 use crate::config::{Config, Environment, PoolSettings};
 
 /// What a [`Runtime`](crate::Runtime) is made of. A [`Config`] alone makes one: its data folder, its kind of sandbox, its
@@ -47,6 +49,10 @@ pub struct RuntimeOptions {
     pub(crate) sandbox_gate: Option<Gate>,
     /// Over those of the configuration.
     pub(crate) pool: PoolSettings,
+    pub(crate) model_gate: Option<Gate>,
+    pub(crate) standard: TenantPolicy,
+    pub(crate) tenants: BTreeMap<TenantId, TenantPolicy>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// The host's own connectors to container engines, whose leftovers the start removes.
     #[cfg(feature = "docker")]
     pub(crate) engines: Vec<conjure_sandbox::Docker>,
@@ -81,6 +87,10 @@ impl From<Config> for RuntimeOptions {
             own: BTreeMap::new(),
             sandbox_gate: None,
             pool: PoolSettings::default(),
+            model_gate: None,
+            standard: TenantPolicy::default(),
+            tenants: BTreeMap::new(),
+            clock: Arc::new(SystemClock),
             #[cfg(feature = "docker")]
             engines: Vec::new(),
             project: None,
@@ -222,7 +232,30 @@ impl RuntimeOptions {
     /// Every call of a model passes this gate, from before its request is sent until its answer is there.
     #[must_use]
     pub fn model_gate(mut self, gate: Gate) -> Self {
-        self.models.gate = Some(gate);
+        self.model_gate = Some(gate);
+        self
+    }
+
+    /// This tenant may have what this policy says, and nothing else counts for it but what the host has for all.
+    #[must_use]
+    pub fn tenant(mut self, tenant: TenantId, policy: TenantPolicy) -> Self {
+        self.tenants.insert(tenant, policy);
+        self
+    }
+
+    /// Each tenant of which nothing else is said may have what this policy says: also those that nobody has heard of before. Unless
+    /// this is called, they may have whatever the host has. A host that serves only those that it names gives a policy with
+    /// [`TenantPolicy::recorded_sessions`] of 0.
+    #[must_use]
+    pub fn tenants(mut self, policy: TenantPolicy) -> Self {
+        self.standard = policy;
+        self
+    }
+
+    /// Which day it is, for the budgets of tenants, is known by this clock. The machine's unless this is called.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
         self
     }
 

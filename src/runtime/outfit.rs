@@ -11,7 +11,7 @@ use conjure_actors::executors::ExecutorSource;
 use conjure_actors::pool::PoolStats;
 use conjure_actors::session::{Fitting, Outfit, SessionParts};
 use conjure_actors::supervision::Failure;
-use conjure_base::Redactor;
+use conjure_base::{Redactor, TenantId};
 use conjure_conversation::{Model, Profile, ToolDefinition};
 use conjure_journal::SessionKey;
 use conjure_prompt::{SkillComposer, ToolOptions, tool_definitions};
@@ -27,6 +27,7 @@ use super::hosts::Presence;
 use super::models::Models;
 use super::options::Record;
 use super::sandboxes::{Kind, Sandboxes};
+use super::tenants::{DiskUsage, Freshness, Gone, Policies};
 use crate::config::{Config, ExecutorKind};
 use crate::context::{ContextOptions, create_context, redactor_with};
 use crate::workbench::prompt_options;
@@ -47,6 +48,7 @@ struct Inner {
     tools: Vec<Arc<dyn Tool>>,
     approver: Arc<dyn Approver>,
     sandboxes: Sandboxes,
+    gone: Gone,
     sessions: Mutex<HashMap<SessionKey, Known>>,
     /// What the models of all sessions are told of their tools.
     told: OnceLock<Arc<[ToolDefinition]>>,
@@ -74,15 +76,14 @@ impl Outfitter {
     pub(crate) fn new(
         config: Config,
         home: Arc<Home>,
-        record: Record,
         models: Models,
         tools: Vec<Arc<dyn Tool>>,
         approver: Arc<dyn Approver>,
         sandboxes: Sandboxes,
     ) -> Self {
-        let sessions = Mutex::default();
-        let told = OnceLock::new();
-        let inner = Inner { config, home, record, models, tools, approver, sandboxes, sessions, told };
+        let (record, gone) = (home.record(), Gone::of(home.path()));
+        let (sessions, told) = (Mutex::default(), OnceLock::new());
+        let inner = Inner { config, home, record, models, tools, approver, sandboxes, gone, sessions, told };
         Self { inner: Arc::new(inner), _presence: None }
     }
 
@@ -110,8 +111,64 @@ impl Outfitter {
         self.inner.sandboxes.pools().stats()
     }
 
-    pub(crate) fn models(&self) -> &Models {
-        &self.inner.models
+    /// What tenants may have.
+    pub(crate) fn policies(&self) -> &Policies {
+        self.inner.sandboxes.policies()
+    }
+
+    /// Which tenants are being deleted.
+    pub(crate) fn gone(&self) -> &Gone {
+        &self.inner.gone
+    }
+
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.inner.home
+    }
+
+    /// Refuses a session of this tenant where it is being deleted.
+    pub(crate) async fn check_tenant(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        let (inner, tenant) = (Arc::clone(&self.inner), tenant.clone());
+        blocking("looking whether a tenant is deleted", move || inner.gone.check(&tenant)).await
+    }
+
+    /// The same where its folder is as full as it may be.
+    pub(crate) async fn check_disk(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        self.inner.sandboxes.meters().check(tenant).await
+    }
+
+    /// What a tenant's data folder takes.
+    pub(crate) async fn measure(
+        &self,
+        tenant: &TenantId,
+        freshness: Freshness,
+    ) -> Result<DiskUsage, RuntimeError> {
+        self.inner.sandboxes.meters().measure(tenant, freshness).await
+    }
+
+    /// The name of the model of a session of this tenant that names this one, or none.
+    pub(crate) fn model_name(&self, tenant: &TenantId, wanted: Option<&str>) -> Result<String, RuntimeError> {
+        let policy = self.inner.sandboxes.policies().of(tenant);
+        self.inner.models.name(&policy.models, wanted).map(str::to_owned)
+    }
+
+    /// Forgets what this process knows of a deleted tenant's sessions. Their workspaces go with it, where they go with this
+    /// process.
+    pub(crate) async fn forget_tenant(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        let inner = Arc::clone(&self.inner);
+        let tenant = tenant.clone();
+        blocking("forgetting a tenant", move || {
+            let mut sessions = inner.sessions();
+            let (gone, kept) =
+                std::mem::take(&mut *sessions).into_iter().partition(|(key, _)| key.tenant == tenant);
+            *sessions = kept;
+            drop(sessions);
+            let gone: HashMap<SessionKey, Known> = gone;
+            drop(gone);
+            inner.sandboxes.forget(&tenant);
+            inner.sandboxes.meters().forget(&tenant);
+            Ok(())
+        })
+        .await
     }
 
     /// The sandboxes of sessions that name none.
@@ -121,7 +178,12 @@ impl Outfitter {
 
     /// A tenant's data folder.
     pub(crate) async fn tenant(&self, key: &SessionKey) -> Result<Arc<TenantHome>, RuntimeError> {
-        let (home, tenant) = (Arc::clone(&self.inner.home), key.tenant.clone());
+        self.home_of(&key.tenant).await
+    }
+
+    /// The same.
+    pub(crate) async fn home_of(&self, tenant: &TenantId) -> Result<Arc<TenantHome>, RuntimeError> {
+        let (home, tenant) = (Arc::clone(&self.inner.home), tenant.clone());
         blocking("the opening of a data folder", move || home.tenant(&tenant)).await
     }
 
@@ -143,7 +205,9 @@ impl Outfitter {
         let known = self.inner.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
         let Complete { environment, secrets } = known.all();
         let options = ContextOptions { environment, secrets, ..ContextOptions::default() };
-        redactor_with(&options, &self.inner.models.secrets())
+        let redactor = redactor_with(&options, &self.inner.models.secrets());
+        redactor.learn(&self.inner.sandboxes.policies().of(&key.tenant).redactor());
+        redactor
     }
 
     /// The folder that a session works in, where it is there.
@@ -247,10 +311,13 @@ impl Inner {
 
     /// Blocks.
     fn make(&self, key: &SessionKey, profile: &Profile) -> Result<Parts, RuntimeError> {
-        let model = self.models.name(profile.model.as_deref())?;
-        let model = self.models.find(model, &key.tenant, &self.config)?;
+        let policy = self.sandboxes.policies().of(&key.tenant);
+        let model = self.models.name(&policy.models, profile.model.as_deref())?;
+        let gate = self.sandboxes.policies().model_calls();
+        let model = self.models.find(&policy.models, model, &key.tenant, gate, &self.config)?;
         let given = self.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
-        let complete = given.complete(key.session, profile)?;
+        let mut complete = given.complete(key.session, profile)?;
+        policy.complete(&mut complete);
         let kind =
             self.sandboxes.kind(profile.executor.as_deref().unwrap_or(self.config.executor().as_str()))?;
         let home = self.home.tenant(&key.tenant)?;
@@ -271,6 +338,7 @@ impl Inner {
             ..ContextOptions::default()
         };
         let redactor = redactor_with(&options, &self.models.secrets());
+        redactor.learn(&policy.redactor());
         let context = create_context(&skills, &self.config, options).map_err(RuntimeError::Sandbox)?;
         let source = self.sandboxes.source(key, &kind, &self.config, context)?;
         Ok(Parts { model, skills, source, redactor })

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conjure_actors::admission::{AdmittedSource, Gate};
+use conjure_actors::admission::AdmittedSource;
 use conjure_actors::executors::{ConnectorSource, ExecutorSource};
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use conjure_journal::SessionKey;
@@ -14,7 +14,9 @@ use conjure_sandbox::{Connector, ExecutionContext, Executor, Isolation, Layout, 
 use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
+use super::home::Home;
 use super::pools::{PooledSource, Pools};
+use super::tenants::{MeteredSource, Meters, Policies};
 use crate::config::{Config, ExecutorKind};
 use crate::context::SessionContext;
 use crate::sandbox::connector;
@@ -76,8 +78,8 @@ pub(crate) enum Kind<'a> {
 /// The sandboxes of a runtime.
 pub(crate) struct Sandboxes {
     own: BTreeMap<String, Own>,
-    /// What every sandbox passes, where there is one.
-    gate: Option<Gate>,
+    policies: Policies,
+    meters: Meters,
     pools: Pools,
     connectors: Mutex<Connectors>,
 }
@@ -86,13 +88,36 @@ pub(crate) struct Sandboxes {
 type Connectors = BTreeMap<(TenantId, &'static str), Arc<dyn Connector>>;
 
 impl Sandboxes {
-    pub(crate) fn new(own: BTreeMap<String, Own>, gate: Option<Gate>, pools: Pools) -> Self {
-        Self { own, gate, pools, connectors: Mutex::default() }
+    /// Of this data, for tenants with these policies.
+    pub(crate) fn new(
+        own: BTreeMap<String, Own>,
+        policies: Policies,
+        home: &Arc<Home>,
+        pools: Pools,
+    ) -> Self {
+        let meters = Meters::new(Arc::clone(home), policies.clone());
+        Self { own, policies, meters, pools, connectors: Mutex::default() }
+    }
+
+    /// What tenants may have.
+    pub(crate) const fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// What their folders take.
+    pub(crate) const fn meters(&self) -> &Meters {
+        &self.meters
     }
 
     /// The sandboxes that are made before their session is there.
     pub(crate) const fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Forgets what a tenant has: its folder is about to go.
+    pub(crate) fn forget(&self, tenant: &TenantId) {
+        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
+        connectors.retain(|(owner, _), _| owner != tenant);
     }
 
     /// What this name stands for. The host's own names stand before ours.
@@ -116,10 +141,9 @@ impl Sandboxes {
         context: SessionContext,
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
         let source = self.source_of(session, kind, config, context)?;
-        Ok(match &self.gate {
-            Some(gate) => Arc::new(AdmittedSource::new(source, gate.clone(), session.tenant.clone())),
-            None => source,
-        })
+        let gate = self.policies.sandboxes().clone();
+        let admitted = Arc::new(AdmittedSource::new(source, gate, session.tenant.clone()));
+        Ok(Arc::new(MeteredSource::new(admitted, self.meters.clone(), session.tenant.clone())))
     }
 
     fn source_of(
@@ -130,10 +154,14 @@ impl Sandboxes {
         context: SessionContext,
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
         let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
+        let policy = self.policies.of(&session.tenant);
+        let wanted = context.execution();
         let execution = ExecutionContext {
+            network: wanted.network.within(&policy.network).map_err(refused)?,
+            floor: wanted.floor.or(&policy.floor),
             tenant: Some(session.tenant.clone()),
             session: Some(session.session),
-            ..context.execution().clone()
+            ..wanted.clone()
         };
         let connector = match kind {
             Kind::Own(Own::Factory(factory)) => {

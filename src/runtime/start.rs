@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_actors::admission::{Gate, Share};
 use conjure_actors::registry::CatalogSpec;
 use conjure_actors::runtime as tree;
 use conjure_base::{Clock as _, SessionId, SystemClock};
@@ -14,6 +15,7 @@ use super::error::RuntimeError;
 use super::handle::{Inner, Runtime};
 use super::home::Home;
 use super::hosts::Presence;
+use super::models::Clients;
 use super::options::{Record, RuntimeOptions};
 use super::outfit::{Outfitter, blocking};
 use super::pools::Pools;
@@ -21,6 +23,7 @@ use super::sandboxes::Sandboxes;
 use super::skills::default_key;
 use super::storage::Storage;
 use super::sweep::{Engines, bury, sweep_groups, tidy_folders};
+use super::tenants::{Policies, complete_tenants};
 use super::work::Work;
 
 /// How long the skills of the configuration's folders may take to be found.
@@ -42,7 +45,18 @@ impl Runtime {
             None => Home::temporary(),
         };
         let home = Arc::new(blocking("the opening of the data folder", opening).await?);
-        options.models.connect(&options.config)?;
+        let clients = Clients::default();
+        options.models.connect(&options.config, &clients)?;
+        let gate =
+            |given: Option<Gate>, what| given.unwrap_or_else(|| Gate::new(what, u32::MAX, Share::default()));
+        let policies = Policies::new(
+            gate(options.sandbox_gate.take(), "the sandboxes"),
+            gate(options.model_gate.take(), "the model calls"),
+            std::mem::take(&mut options.standard),
+            std::mem::take(&mut options.tenants),
+            (clients, options.models.key_digest()),
+            &options.config,
+        )?;
         let storage = match record {
             Record::InMemory => Storage::Memory(MemoryJournal::new()),
             Record::OnDisk => Storage::on_disk(&home.journal(), &options).await?,
@@ -65,11 +79,10 @@ impl Runtime {
         let outfitter = Outfitter::new(
             options.config,
             Arc::clone(&home),
-            record,
             options.models,
             options.tools,
             options.approver,
-            Sandboxes::new(options.own, options.sandbox_gate, pools),
+            Sandboxes::new(options.own, policies.clone(), &home, pools),
         );
         outfitter.check_tools()?;
         let mut made =
@@ -79,11 +92,17 @@ impl Runtime {
         made.sessions_per_tenant = options.sessions_per_tenant;
         made.metrics = options.metrics;
         made.chores = chores(&premises, options.retention);
+        made.clock = options.clock;
         let tree = tree::Runtime::spawn_with_pools(made, actors).await?;
+        tree.tenancy().set_standard(policies.standard().terms().clone());
+        for tenant in policies.own() {
+            tree.set_terms(&tenant, Some(policies.of(&tenant).terms().clone()));
+        }
         let runtime =
             Self { inner: Arc::new(Inner { work: Work::default(), tree, outfitter, storage, presence }) };
         premises.opened(&runtime);
         if record == Record::OnDisk {
+            complete_tenants(&runtime).await?;
             complete(&home, &runtime.records().await?).await?;
         }
         if let Some(key) = default_key() {

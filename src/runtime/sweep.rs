@@ -15,6 +15,7 @@ use super::hosts::{Dead, Presence};
 use super::options::RuntimeOptions;
 use super::outfit::blocking;
 use super::pools::Pools;
+use super::tenants::Gone;
 #[cfg(feature = "docker")]
 use crate::config::ExecutorKind;
 
@@ -22,17 +23,23 @@ use crate::config::ExecutorKind;
 #[cfg(feature = "docker")]
 const ENGINE: Duration = Duration::from_secs(15);
 
-/// Removes what dead hosts have left in the tenants' folders, and contents that nobody used for a month. How many folders there are.
+/// Removes what dead hosts have left in the tenants' folders, and contents that nobody used for a month. How many folders there are,
+/// but for those of tenants that are being deleted.
 pub(super) async fn tidy_folders(home: &Arc<Home>) -> Result<u64, RuntimeError> {
     let home = Arc::clone(home);
     blocking("the sweep of the tenants' folders", move || {
-        let mut tidied = 0;
+        let (mut tidied, gone) = (0, Gone::of(home.path()));
         for tenant in home.tenants() {
-            match home.tenant(&tenant) {
-                Ok(opened) => {
+            if gone.check(&tenant).is_err() {
+                continue;
+            }
+            match home.existing(&tenant) {
+                Ok(Some(opened)) => {
                     opened.data.tidy();
                     tidied += 1;
                 }
+                // It was deleted meanwhile.
+                Ok(None) => {}
                 // One that cannot be opened is told to whoever needs it.
                 Err(error) => {
                     tracing::warn!(%tenant, %error, "what dead hosts left of a tenant is not removed");

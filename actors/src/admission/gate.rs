@@ -169,6 +169,17 @@ impl Gate {
         self.inner.change(|schedule| schedule.set_share(tenant, share));
     }
 
+    /// What every tenant may have that was given no share of its own, from now on.
+    pub fn set_standard(&self, share: Share) {
+        self.inner.change(|schedule| schedule.set_standard(share));
+    }
+
+    /// What every tenant may have that was given no share of its own.
+    #[must_use]
+    pub fn standard(&self) -> Share {
+        self.inner.lock().schedule.standard()
+    }
+
     /// What the tenant may have.
     #[must_use]
     pub fn share(&self, tenant: &TenantId) -> Share {

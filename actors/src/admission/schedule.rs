@@ -161,6 +161,20 @@ impl Schedule {
         self.change(tenant, |lane, _| lane.share = share);
     }
 
+    /// What those may have from now on that have no share of their own.
+    pub(super) fn set_standard(&mut self, share: Share) {
+        self.standard = share;
+        let lanes: Vec<TenantId> =
+            self.lanes.keys().filter(|tenant| !self.shares.contains_key(*tenant)).cloned().collect();
+        for tenant in lanes {
+            self.change(&tenant, |lane, _| lane.share = share);
+        }
+    }
+
+    pub(super) const fn standard(&self) -> Share {
+        self.standard
+    }
+
     pub(super) fn share(&self, tenant: &TenantId) -> Share {
         self.shares.get(tenant).copied().unwrap_or(self.standard)
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{SessionId, TenantId};
+use conjure_base::{Clock, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Message, Profile};
 use conjure_journal::Owner;
 
@@ -36,6 +36,8 @@ pub struct RuntimeOptions {
     pub chores: Vec<Arc<dyn Chore>>,
     /// How it is counted.
     pub metrics: MeterOptions,
+    /// By which tenants' budgets know what day it is.
+    pub clock: Arc<dyn Clock>,
     /// How long the tree may take to start.
     pub start_within: Duration,
 }
@@ -54,6 +56,7 @@ impl RuntimeOptions {
             sessions_per_tenant: usize::MAX,
             chores: Vec::new(),
             metrics: MeterOptions::default(),
+            clock: Arc::new(SystemClock),
             start_within: Duration::from_secs(30),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Command, CommandKind, Event, State, apply, decide};
-use conjure_journal::{Epoch, Journal, JournalError, SessionKey};
+use conjure_journal::{Epoch, Journal, JournalError, Owner, SessionKey};
 use tokio_util::sync::CancellationToken;
 
 use super::error::RuntimeError;
@@ -22,6 +22,7 @@ use crate::supervision::{
     ChildId, ChildSpec, Domain, Intensity, Partitions, RequestError, Root, StartError, Strategy,
     SupervisorSpec, Tree,
 };
+use crate::tenants::{Tenancy, Terms};
 
 /// Sessions of many tenants, supervised. Cheap to clone; dropping the last clone stops everything in order, in the
 /// background: use [`Runtime::shutdown`] to know.
@@ -78,12 +79,14 @@ impl Runtime {
         for pool in pools {
             pools_supervisor.start_child(pool, deadline).await.map_err(RuntimeError::NotStarted)?;
         }
+        let tenancy = Tenancy::new(access.clone(), options.clock);
         let setting = Setting {
             journal: access,
             outfit: options.outfit,
             options: Arc::new(options.sessions),
             meter: Meter::new(options.metrics),
             draining: CancellationToken::new(),
+            tenancy,
         };
         let tenants = Tenants::new(partitions, options.sessions_per_tenant);
         Ok(Self {
@@ -115,6 +118,7 @@ impl Runtime {
             }
         }
         let journal = &self.inner.setting.journal;
+        let _counted = self.inner.setting.tenancy.record_one(&key.tenant).await?;
         let encoded =
             encoded(&events).map_err(|error| RuntimeError::JournalAway { reason: error.to_string() })?;
         journal.call(|journal| journal.create(&key)).await.map_err(failed)?;
@@ -216,6 +220,65 @@ impl Runtime {
             shared.hub.end(SessionError::NotFound { session: key.session });
         }
         stopped
+    }
+
+    /// What tenants may have, and what they have.
+    #[must_use]
+    pub fn tenancy(&self) -> &Tenancy {
+        &self.inner.setting.tenancy
+    }
+
+    /// What the tenant may have, from now on; `None`: what every tenant may. What waited for that goes on.
+    pub fn set_terms(&self, tenant: &TenantId, terms: Option<Terms>) {
+        self.inner.setting.tenancy.set(tenant, terms);
+        for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {
+            session.look();
+        }
+    }
+
+    /// The same as [`Runtime::conceal`], in all sessions of the tenant.
+    pub fn conceal_all(&self, tenant: &TenantId, secrets: &Redactor) {
+        for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {
+            session.conceal(secrets);
+        }
+    }
+
+    /// Forgets all sessions of a tenant for ever, with what was counted of it, here and in the journal: those that are live here
+    /// are stopped first. Whoever opens sessions of the tenant meanwhile may lose them; the host sees to it that nobody does.
+    ///
+    /// # Errors
+    /// [`SessionError::TakenOver`] when another process, which is not among the `dead`, has one of them;
+    /// [`RuntimeError::Tenant`] when they did not end before the deadline. Nothing is forgotten then.
+    pub async fn delete_tenant(
+        &self,
+        tenant: &TenantId,
+        is_dead: &(dyn Fn(&Owner) -> bool + Sync),
+        deadline: Deadline,
+    ) -> Result<(), RuntimeError> {
+        let Setting { journal, options, tenancy, .. } = &self.inner.setting;
+        self.inner.tenants.end(tenant, deadline).await?;
+        let (mut after, now) = (None, SystemClock.timestamp());
+        loop {
+            let page =
+                journal.call(|journal| journal.sessions(tenant, after, 1_000)).await.map_err(failed)?;
+            let leases = page.sessions.iter().filter_map(|info| info.lease.as_ref());
+            let mut others = leases
+                .filter(|lease| lease.owner != options.owner && lease.until > now && !is_dead(&lease.owner));
+            if let Some(lease) = others.next() {
+                let reason = format!("`{}` has a session of the tenant until {}", lease.owner, lease.until);
+                return Err(SessionError::TakenOver { reason }.into());
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        journal.call(|journal| journal.delete_tenant(tenant)).await.map_err(failed)?;
+        for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {
+            session.is_deleted();
+        }
+        tenancy.forget(tenant);
+        Ok(())
     }
 
     fn is_draining(&self) -> bool {

@@ -10,7 +10,7 @@ use dashmap::DashMap;
 
 use super::error::RuntimeError;
 use crate::supervision::{
-    ChildId, Counts, Domain, Dynamic, Partitions, StartError, Supervisor, SupervisorSpec,
+    ChildId, Counts, Domain, Dynamic, Partitions, RequestError, StartError, Supervisor, SupervisorSpec,
 };
 
 /// The way to the tenants' supervisors.
@@ -66,6 +66,19 @@ impl Tenants {
         };
         self.known.insert(tenant.clone(), supervisor.clone());
         Ok(supervisor)
+    }
+
+    /// Ends the tenant's supervisor with all its sessions, in order, and forgets it.
+    pub(crate) async fn end(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), RuntimeError> {
+        // Nobody has it started meanwhile.
+        let _one = self.starting.lock().await;
+        let id = ChildId::new(tenant.as_str())?;
+        match self.partitions.terminate_child(&id, deadline).await {
+            Ok(()) | Err(RequestError::NotFound(_)) => {}
+            Err(error) => return Err(RuntimeError::Tenant(StartError::Request(error))),
+        }
+        self.known.remove(tenant);
+        Ok(())
     }
 
     /// The sessions of all tenants.

@@ -34,6 +34,7 @@ use crate::executors::{Began, Executors};
 use crate::journal::CallFailure;
 use crate::metrics::Counted;
 use crate::supervision::{Context, Failure, Flow, Job, Worker};
+use crate::tenants::BudgetedModel;
 
 /// When what the journal failed is tried again; twice as long after each further failure, up to the other.
 const RETRY: Duration = Duration::from_secs(1);
@@ -110,7 +111,8 @@ impl SessionActor {
         }
         drop(waiting);
         let waiting = context.waits_for("the session's events");
-        let ledger = JournalLedger::new(setting.journal.clone(), Arc::clone(&shared.key), lease.epoch());
+        let ledger = JournalLedger::new(setting.journal.clone(), Arc::clone(&shared.key), lease.epoch())
+            .paid_by(Arc::clone(&shared.account));
         let observer: Arc<dyn conjure_conversation::Observer> = Arc::clone(shared) as _;
         let mut conversation = Conversation::load(Arc::new(ledger), Arc::new(SystemClock), observer).await?;
         shared.hub.loaded(conversation.seq());
@@ -128,7 +130,9 @@ impl SessionActor {
         let began = if has_run_tools(conversation.state()) { Began::Before } else { Began::Now };
         let fitting = Fitting { key: &shared.key, profile: &profile, executors: executors.began(began) };
         let outfit = setting.outfit.outfit(fitting).await;
-        let parts = outfit.map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
+        let mut parts = outfit.map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
+        let account = Arc::clone(&shared.account);
+        parts.model = Arc::new(BudgetedModel::new(parts.model, account, shared.key.session));
         shared.redacts_by(&parts.redactor);
         shared.audit.fitted(&shared.key, &parts.redactor, parts.executor.as_deref());
         shared.observe(conversation.state(), conversation.seq(), Driven::No);
@@ -187,7 +191,9 @@ impl SessionActor {
         }
         match &mut self.place {
             Place::Away(away) => {
-                if let Some((message, back)) = away.take_in(message, back) {
+                if let Some((message, back)) =
+                    away.take_in(message, back, self.shared.account.terms().queued_messages)
+                {
                     self.keep(message, back);
                 }
                 Flow::Continue
@@ -296,6 +302,7 @@ impl SessionActor {
             parts: Arc::clone(&self.parts),
             shared: Arc::clone(&self.shared),
             grace: self.shared.setting.options.grace,
+            is_held: false,
         };
         let span = tracing::info_span!(
             "session",
@@ -329,8 +336,9 @@ impl SessionActor {
                 return Ok(Flow::Continue);
             }
         };
+        let is_held = matches!(outcome, Outcome::Held(_));
         let conversation = match outcome {
-            Outcome::Done(conversation) => {
+            Outcome::Done(conversation) | Outcome::Held(conversation) => {
                 self.failures = 0;
                 self.shared.did_well();
                 conversation
@@ -370,7 +378,10 @@ impl SessionActor {
                 return Ok(Flow::Stop);
             }
         }
-        self.resume(context);
+        // What waits for the tenant's budget is tried again when that changes, or with the next message.
+        if !is_held {
+            self.resume(context);
+        }
         if let Place::Home(_) = self.place {
             self.shared.set_underway(Driven::No);
         }

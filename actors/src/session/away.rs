@@ -33,11 +33,13 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Takes a message into the errand's inbox, or acts; gives it back where it must wait for the errand's end.
+    /// Takes a message into the errand's inbox, or acts; gives it back where it must wait for the errand's end. So many may wait
+    /// for their turn.
     pub(crate) fn take_in(
         &mut self,
         message: SessionMessage,
         back: Return,
+        most_queued: usize,
     ) -> Option<(SessionMessage, Return)> {
         match message {
             SessionMessage::Interrupt { reply } => {
@@ -55,7 +57,8 @@ impl Away {
                         }
                         receipt => reply.send(accepted(receipt)),
                     };
-                    permit.send(Post::new(PostKind::Queue, input, acknowledge).within(limits));
+                    let post = Post::new(PostKind::Queue, input, acknowledge).within(limits);
+                    permit.send(post.at_most(most_queued));
                     None
                 }
                 Err(mpsc::error::TrySendError::Full(())) => {

@@ -16,17 +16,22 @@ use crate::supervision::{
     Address, AutoShutdown, ChildId, ChildSpec, Context, Failure, Restart, Shutdown, Significance, SpecError,
     Strategy, SupervisorSpec, WorkerSpec,
 };
+use crate::tenants::Present;
 
 /// The supervisor of a session and what is below it, and the actor's address. It ends with its actor, and is then
 /// forgotten.
 ///
 /// The sandbox's part is started before the actor and stopped behind it, so that a turn that is interrupted ends its tools in
 /// order. A crash of the actor takes it along: the next incarnation begins with a sandbox of its own.
-pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<Mail>), SpecError> {
+pub(crate) fn session_spec(
+    shared: &Arc<Shared>,
+    present: Present,
+) -> Result<(ChildSpec, Address<Mail>), SpecError> {
     let options = &shared.setting.options;
     let (executors_spec, executors) = Executors::vacant(options.executors)?;
     let executors = executors.counted_by(SandboxMeter::new(&shared.setting.meter, &shared.key.tenant));
-    let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false) });
+    let idle_after = shared.account.terms().idle_after.unwrap_or(options.idle_after);
+    let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false), _present: present });
     let start = move |context: Context<Mail>| {
         let (shared, executors) = (Arc::clone(&down.shared), executors.clone());
         down.used.store(true, Ordering::Relaxed);
@@ -35,7 +40,7 @@ pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<M
     let (actor, address) = WorkerSpec::new(ChildId::new("actor")?, start)
         .restart(Restart::Transient(Significance::Significant))
         .shutdown(Shutdown::After(options.grace.saturating_add(Duration::from_secs(10) + 2 * IN_HASTE)))
-        .passivate_after(options.idle_after)
+        .passivate_after(idle_after)
         .queue(options.queue)
         .build();
     let id = ChildId::new(shared.key.session.to_string())?;
@@ -53,6 +58,8 @@ pub(crate) fn session_spec(shared: &Arc<Shared>) -> Result<(ChildSpec, Address<M
 struct Down {
     shared: Arc<Shared>,
     used: AtomicBool,
+    /// The session counts as live for as long.
+    _present: Present,
 }
 
 impl Drop for Down {

@@ -7,6 +7,7 @@ use conjure_conversation::{LedgerError, Rejection};
 use conjure_sandbox::SandboxErrorKind;
 
 use crate::supervision::{CallError, RequestError, StartError};
+use crate::tenants::QuotaExceeded;
 
 /// A failure of a session, as its host sees it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +33,9 @@ pub enum SessionError {
         /// When it is worth another try.
         retry_after: Duration,
     },
+    /// The tenant has as much as it may, or what is asked for does not fit. Nothing was done.
+    #[error(transparent)]
+    Quota(#[from] QuotaExceeded),
     /// The runtime takes no new work.
     #[error("the runtime is being emptied and begins no turns")]
     Draining,
@@ -94,7 +98,11 @@ impl SessionError {
     /// Whether nothing was done, so that the same message may be sent again a little later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Overloaded { .. })
+        match self {
+            Self::Overloaded { .. } => true,
+            Self::Quota(exceeded) => exceeded.is_retryable(),
+            _ => false,
+        }
     }
 
     pub(crate) const fn overloaded(what: &'static str) -> Self {

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 
 use crate::journal::{CallFailure, JournalAccess};
 use crate::metrics::names;
+use crate::tenants::{Account, Holder};
 
 /// What the events of conversations are called in the journal.
 pub const EVENT_KIND: &str = "conversation";
@@ -34,13 +35,21 @@ pub struct JournalLedger {
     journal: JournalAccess,
     key: Arc<SessionKey>,
     epoch: Epoch,
+    /// Who pays for what is recorded; `None`: nobody.
+    payer: Option<Arc<Holder>>,
 }
 
 impl JournalLedger {
     /// The ledger of this session, for whoever holds the lease of `epoch`.
     #[must_use]
     pub const fn new(journal: JournalAccess, key: Arc<SessionKey>, epoch: Epoch) -> Self {
-        Self { journal, key, epoch }
+        Self { journal, key, epoch, payer: None }
+    }
+
+    /// The same, which charges this account of the session's tenant for the answers that it records.
+    pub(crate) fn paid_by(mut self, account: Arc<Account>) -> Self {
+        self.payer = Some(Arc::new(Holder { account, session: self.key.session }));
+        self
     }
 
     /// A page of events, from the sequence number `from` on, and how many there are in all.
@@ -112,10 +121,14 @@ impl Ledger for JournalLedger {
             let mut pause = FIRST_PAUSE;
             let count = events.len() as u64;
             let patience = SystemClock.deadline(LONGEST_APPEND);
-            loop {
-                let events = encoded(events)?;
+            let (amount, charges) = match &self.payer {
+                Some(payer) => payer.account.charges(payer.session, events),
+                None => Default::default(),
+            };
+            let recorded = loop {
+                let (events, charges) = (encoded(events)?, charges.clone());
                 let append = |journal: &dyn conjure_journal::Journal| {
-                    journal.append(&self.key, expected_seq, self.epoch, events)
+                    journal.append_charged(&self.key, expected_seq, self.epoch, events, charges)
                 };
                 match self.journal.call(append).await {
                     Err(CallFailure::Journal(error))
@@ -128,10 +141,16 @@ impl Ledger for JournalLedger {
                         if answer.is_ok() {
                             appended(count, LONGEST_APPEND.saturating_sub(SystemClock.remaining(patience)));
                         }
-                        return answer.map_err(failure);
+                        break answer.map_err(failure)?;
                     }
                 }
+            };
+            if let Some(payer) = &self.payer
+                && !charges.is_empty()
+            {
+                payer.account.charged(payer.session, amount);
             }
+            Ok(recorded)
         }
         .boxed()
     }

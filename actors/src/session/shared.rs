@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{Clock, Deadline, Redactor, SystemClock};
@@ -27,11 +27,14 @@ use super::redaction::{redact_json, redact_stop};
 use super::spec::{Resume, Setting};
 use crate::metrics::Book;
 use crate::supervision::{Address, Exit, RequestError, StartError, StartFailure, Supervisor};
+use crate::tenants::Account;
 
 pub(crate) struct Shared {
     pub(crate) key: Arc<SessionKey>,
     pub(crate) setting: Setting,
     pub(crate) hub: Arc<Hub>,
+    /// The account of the session's tenant.
+    pub(crate) account: Arc<Account>,
     /// The dynamic supervisor that the session is started under.
     parent: Supervisor,
     /// Held by every handle: whether anybody is attached.
@@ -54,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) snapshot: Mutex<SessionSnapshot>,
     /// The end of a turn that is told of when its files are on the host.
     held_end: Mutex<Option<FinishedTurn>>,
+    /// Whether it was deleted with its tenant.
+    is_gone: AtomicBool,
     /// Whether the conversation is on an errand.
     underway: Mutex<Driven>,
     /// Called by the last drop.
@@ -92,12 +97,14 @@ impl Shared {
     ) -> Arc<Self> {
         let (entries, bytes) = setting.options.ring;
         let counts = Book::new(&setting.meter, &key.tenant);
+        let account = setting.tenancy.account(&key.tenant);
         Arc::new(Self {
             audit: Audit::counted_by(setting.meter.clone()),
             counts,
             key: Arc::new(key),
             hub: Arc::new(Hub::new(RingLimits { entries, bytes })),
             setting,
+            account,
             parent,
             attached: Arc::new(()),
             address: Mutex::new(None),
@@ -110,6 +117,7 @@ impl Shared {
             redactor: Mutex::default(),
             snapshot: Mutex::new(SessionSnapshot::nothing()),
             held_end: Mutex::default(),
+            is_gone: AtomicBool::new(false),
             underway: Mutex::new(Driven::No),
             forget: Mutex::new(Some(forget)),
         })
@@ -198,6 +206,20 @@ impl Shared {
         }
     }
 
+    /// It was deleted with its tenant: nobody has it started any more.
+    pub(crate) fn is_deleted(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        self.hub.end(SessionError::NotFound { session: self.key.session });
+    }
+
+    /// What is under way, or waits, is looked at again, where it is live.
+    pub(crate) fn look(&self) {
+        if let Some(address) = self.running() {
+            // One that is full of messages looks by itself.
+            let _ = address.send(Mail::Attached);
+        }
+    }
+
     fn is_busy(&self) -> bool {
         if *lock(&self.underway) == Driven::Yes {
             return true;
@@ -279,8 +301,12 @@ impl Shared {
                 return Ok(address);
             }
             self.check_quarantine()?;
-            let (spec, address) =
-                session_spec(self).map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
+            if self.is_gone.load(Ordering::Acquire) {
+                return Err(SessionError::NotFound { session: self.key.session });
+            }
+            let present = self.account.enter(self.key.session)?;
+            let (spec, address) = session_spec(self, present)
+                .map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
             match self.parent.start_child(spec, deadline).await {
                 Ok(_) => return Ok(address),
                 // It begins, or is between two incarnations.

@@ -15,6 +15,7 @@ use crate::executors::{ExecutorOptions, Executors};
 use crate::journal::JournalAccess;
 use crate::metrics::Meter;
 use crate::supervision::Failure;
+use crate::tenants::Tenancy;
 
 /// What a session's owner works with. Made anew for each incarnation.
 #[derive(Clone)]
@@ -125,6 +126,8 @@ pub struct Setting {
     pub meter: Meter,
     /// Cancelled when no turn is to begin any more.
     pub draining: CancellationToken,
+    /// What their tenants may have.
+    pub tenancy: Tenancy,
 }
 
 impl fmt::Debug for Setting {

@@ -24,6 +24,7 @@ use super::message::Answer;
 use super::shared::{Driven, Shared};
 use super::spec::SessionParts;
 use super::subscription::Accepted;
+use crate::tenants::{NotReserved, estimate};
 
 /// What an errand is sent for.
 pub(crate) enum Order {
@@ -69,11 +70,15 @@ pub(crate) struct Errand {
     pub(crate) parts: Arc<SessionParts>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) grace: Duration,
+    /// Whether what waits for its turn does not fit into the tenant's budget.
+    pub(crate) is_held: bool,
 }
 
 /// What comes back of an errand.
 pub(crate) enum Outcome {
     Done(Box<Conversation>),
+    /// What waits for its turn does not fit into the tenant's budget, and goes on waiting.
+    Held(Box<Conversation>),
     /// The journal failed; the conversation loads itself anew before its next command.
     Journal(Box<Conversation>, LedgerError),
     /// The machine or the driver did what it must not. The conversation is gone.
@@ -83,7 +88,7 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// Whether it is sure that no turn is under way.
     pub(crate) fn has_no_turn(&self) -> bool {
-        matches!(self, Self::Done(conversation) if conversation.state().turn().is_none())
+        matches!(self, Self::Done(conversation) | Self::Held(conversation) if conversation.state().turn().is_none())
     }
 }
 
@@ -91,6 +96,7 @@ impl Errand {
     pub(crate) async fn run(mut self) -> Outcome {
         let carried_out = AssertUnwindSafe(self.carry_out()).catch_unwind().await;
         match carried_out {
+            Ok(Ok(())) if self.is_held => Outcome::Held(self.conversation),
             Ok(Ok(())) => Outcome::Done(self.conversation),
             Ok(Err(error)) => Outcome::Journal(self.conversation, error),
             Err(_) => Outcome::Crashed("the work on the conversation panicked".to_owned()),
@@ -143,14 +149,34 @@ impl Errand {
     async fn obey(&mut self, order: Order) -> Result<(), LedgerError> {
         match order {
             Order::Resume => self.submit(CommandKind::Recover).await.map(drop),
-            Order::StartQueued { limits } => self.submit(CommandKind::StartQueued { limits }).await.map(drop),
+            Order::StartQueued { limits } => {
+                let first = self.conversation.state().queue().next();
+                let input = first.map(|queued| queued.input.clone()).unwrap_or_default();
+                match self.afford(&input).await {
+                    Ok(()) => self.submit(CommandKind::StartQueued { limits }).await.map(drop),
+                    Err(error) => {
+                        tracing::info!(session = %self.shared.key, %error, "what waits goes on waiting");
+                        self.is_held = true;
+                        Ok(())
+                    }
+                }
+            }
             Order::Start { input, limits, reply } => {
+                if let Err(error) = self.afford(&input).await {
+                    reply.send(Err(error));
+                    return Ok(());
+                }
                 let submitted = self.submit(CommandKind::StartTurn { input, limits }).await;
                 let turn = self.conversation.state().turn().map(|turn| turn.id());
                 let accepted = turn.map(|turn| Accepted::Started { turn, seq: self.last_seq() });
                 self.answer(reply, submitted, accepted.ok_or(SessionError::Lost))
             }
             Order::Queue { input, limits, reply } => {
+                let most = self.shared.account.terms().queued_messages;
+                if self.conversation.state().queue().len() >= most {
+                    reply.send(Err(Rejection::QueueFull { limit: most }.into()));
+                    return Ok(());
+                }
                 let submitted = self.submit(CommandKind::Queue { input, limits }).await;
                 let id = self.conversation.state().queue().last().map(|queued| queued.id);
                 let accepted = id.map(|id| Accepted::Queued { id, seq: self.last_seq() });
@@ -179,6 +205,24 @@ impl Errand {
                 answer_all(replies, &result);
                 ended
             }
+        }
+    }
+
+    /// Whether the tenant's budget has room for a turn that begins so.
+    async fn afford(&self, input: &[Block]) -> Result<(), SessionError> {
+        let account = &self.shared.account;
+        if account.terms().budget.allowances().is_empty() {
+            return Ok(());
+        }
+        let composer = &self.parts.composer;
+        // A crash of it is the turn's, and told there.
+        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose())).unwrap_or_default();
+        let bytes = estimate(&composed, self.conversation.state().messages(), input);
+        match account.check(self.shared.key.session, bytes).await {
+            // What others have reserved may come back before the call, which waits for it.
+            Ok(()) | Err(NotReserved::Waited) => Ok(()),
+            Err(NotReserved::Exceeded(exceeded)) => Err(exceeded.into()),
+            Err(NotReserved::Journal(error)) => Err(SessionError::Journal { reason: error.to_string() }),
         }
     }
 

@@ -12,6 +12,7 @@ use conjure_actors::session::{
 use conjure_actors::supervision::{
     Backoff, ChildId, Failure, Intensity, Root, Strategy, Supervisor, SupervisorSpec,
 };
+use conjure_actors::tenants::Tenancy;
 use conjure_base::{Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Access, Authorization, Block, BlockKind, CallContext, CallTraits, Composer, Composition, EventKind,
@@ -244,6 +245,7 @@ impl Host {
             options: Arc::new(options),
             meter: Meter::new(MeterOptions::default()),
             draining: CancellationToken::new(),
+            tenancy: Tenancy::new(access.clone(), Arc::new(SystemClock)),
         };
         Self { root, access, setting, sessions, stage }
     }

@@ -53,6 +53,8 @@ pub struct Post {
     kind: PostKind,
     /// What its turn may consume, should it become one.
     limits: Option<Limits>,
+    /// How many may wait for their turn, this one among them.
+    most: usize,
     fate: Fate,
     acknowledge: Option<Acknowledge>,
 }
@@ -69,13 +71,26 @@ impl Post {
         input: Vec<Block>,
         acknowledge: impl FnOnce(Receipt) + Send + 'static,
     ) -> Self {
-        Self { kind, limits: None, fate: Fate::Waiting(input), acknowledge: Some(Box::new(acknowledge)) }
+        Self {
+            kind,
+            limits: None,
+            most: usize::MAX,
+            fate: Fate::Waiting(input),
+            acknowledge: Some(Box::new(acknowledge)),
+        }
     }
 
     /// The same with what its turn may consume, for [`PostKind::Queue`].
     #[must_use]
     pub fn within(mut self, limits: Option<Limits>) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// The same where no more than so many may wait for their turn, for [`PostKind::Queue`].
+    #[must_use]
+    pub const fn at_most(mut self, most: usize) -> Self {
+        self.most = most;
         self
     }
 
@@ -94,6 +109,10 @@ impl Post {
             return Ok(());
         }
         let Fate::Waiting(input) = std::mem::replace(&mut self.fate, Fate::Submitted) else { return Ok(()) };
+        if self.kind == PostKind::Queue && conversation.state().queue().len() >= self.most {
+            self.tell(Receipt::Refused(Rejection::QueueFull { limit: self.most }));
+            return Ok(());
+        }
         let command = match self.kind {
             PostKind::Steer => CommandKind::Steer { input },
             PostKind::Queue => CommandKind::Queue { input, limits: self.limits.take() },

@@ -66,6 +66,11 @@ pub enum Limit {
     Cost,
     /// [`Limits::wall_clock`]
     WallClock,
+    /// What the tenant may use of tokens over all of its sessions, which whoever keeps the model says
+    /// ([`crate::ModelErrorKind::Exhausted`]).
+    TenantTokens,
+    /// The same of money.
+    TenantCost,
 }
 
 impl fmt::Display for Limit {
@@ -79,6 +84,8 @@ impl fmt::Display for Limit {
             Self::Tokens => "the limit of tokens",
             Self::Cost => "the limit of cost",
             Self::WallClock => "the limit of time",
+            Self::TenantTokens => "the tenant's budget of tokens",
+            Self::TenantCost => "the tenant's budget of money",
         })
     }
 }

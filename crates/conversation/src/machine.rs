@@ -13,7 +13,7 @@ use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::limits::{Limit, Limits};
 use crate::message::{Message, Role};
-use crate::model::Response;
+use crate::model::{ModelErrorKind, Response};
 use crate::pairing;
 use crate::queue::{queue, start_queued, unqueue};
 use crate::state::{CallStatus, OpenCall, Phase, State, Tail, Turn};
@@ -75,7 +75,10 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         CommandKind::AcceptAnswer { turn, call, response } => accept(state, turn, call, *response)?,
         CommandKind::FailModelCall { turn, call, error } => {
             let running = calling(state, turn, call)?;
-            let stop = TurnStop::ModelFailed(error.clone());
+            let stop = match error.kind {
+                ModelErrorKind::Exhausted(limit) => TurnStop::Limit(limit),
+                _ => TurnStop::ModelFailed(error.clone()),
+            };
             vec![EventKind::ModelCallFailed { turn, call, error }, finish(running, stop)]
         }
         CommandKind::RejectBlock { turn, call, error, message, block } => {

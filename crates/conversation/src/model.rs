@@ -9,6 +9,7 @@ use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::content::Block;
+use crate::limits::Limit;
 use crate::message::Message;
 use crate::stop::StopReason;
 use crate::tool::ToolDefinition;
@@ -171,6 +172,8 @@ pub enum ModelErrorKind {
     Timeout,
     /// The host has too many calls under way to take on another one in time; nothing was sent.
     Overloaded,
+    /// What the session's tenant may use is used up; nothing was sent. The turn ends with this limit.
+    Exhausted(Limit),
     /// A scripted model was sent something else than its script expects, or is at its end.
     Script,
 }
@@ -251,7 +254,7 @@ impl ModelError {
             ModelErrorKind::Connection | ModelErrorKind::Truncated | ModelErrorKind::Timeout => true,
             // Of a share that is nothing, nothing comes later.
             ModelErrorKind::Overloaded => self.retry_after.is_some(),
-            ModelErrorKind::Protocol | ModelErrorKind::Script => false,
+            ModelErrorKind::Protocol | ModelErrorKind::Script | ModelErrorKind::Exhausted(_) => false,
         }
     }
 }

@@ -257,3 +257,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_standard_share_is_that_of_all_who_have_none_of_their_own() {
+    let (own, other) = (tenant(0), tenant(1));
+    let mut schedule = Schedule::new(10, share(1, 2, 9));
+    schedule.set_share(&own, Some(share(1, 2, 9)));
+    ask(&mut schedule, &own, 4);
+    ask(&mut schedule, &other, 4);
+    assert_eq!((schedule.load(&own), schedule.load(&other)), ((2, 2), (2, 2)));
+    schedule.set_standard(share(1, 3, 0));
+    assert_eq!((schedule.share(&own), schedule.share(&other)), (share(1, 2, 9), share(1, 3, 0)));
+    assert_eq!(schedule.next().map(|(tenant, _)| tenant), Some(other.clone()));
+    assert_eq!(schedule.next(), None);
+    assert_eq!(schedule.ask(&other), Asked::Refused);
+}

@@ -10,6 +10,7 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::content::{Block, BlockKind};
+use crate::limits::Limit;
 use crate::model::{ApiErrorKind, ModelError, ModelErrorKind, Response};
 use crate::stop::StopReason;
 use crate::usage::Usage;
@@ -413,11 +414,13 @@ fn error_kind(name: &str) -> Result<ModelErrorKind, String> {
         ("timeout", _) => ModelErrorKind::Timeout,
         ("overloaded", _) => ModelErrorKind::Overloaded,
         ("script", _) => ModelErrorKind::Script,
+        ("tenant_tokens", _) => ModelErrorKind::Exhausted(Limit::TenantTokens),
+        ("tenant_cost", _) => ModelErrorKind::Exhausted(Limit::TenantCost),
         (_, ApiErrorKind::Unknown(_)) => {
             return Err(format!(
                 "`{name}` is not a type of error; use one of the service (`overloaded_error`, \
                  `rate_limit_error`, `invalid_request_error`, …), or `connection`, `truncated`, `protocol`, \
-                 `timeout`, `overloaded`, `script`, or `{UNKNOWN}NAME`"
+                 `timeout`, `overloaded`, `script`, `tenant_tokens`, `tenant_cost`, or `{UNKNOWN}NAME`"
             ));
         }
         (_, known) => ModelErrorKind::Api(known),
@@ -433,6 +436,8 @@ pub(super) fn error_type(kind: &ModelErrorKind) -> String {
         ModelErrorKind::Timeout => "timeout".to_owned(),
         ModelErrorKind::Overloaded => "overloaded".to_owned(),
         ModelErrorKind::Script => "script".to_owned(),
+        ModelErrorKind::Exhausted(Limit::TenantCost) => "tenant_cost".to_owned(),
+        ModelErrorKind::Exhausted(_) => "tenant_tokens".to_owned(),
         ModelErrorKind::Api(ApiErrorKind::Unknown(name)) => format!("{UNKNOWN}{name}"),
         ModelErrorKind::Api(known) => known.clone().into(),
     }

@@ -1,0 +1,332 @@
+//! The account of a tenant: who is live, and what is spent, reserved and charged.
+//!
+//! State: in memory, the sessions that are live here and what their calls have reserved; gone with the process. What was spent is in
+//! the journal, and read anew for each call, so that what other processes charge counts, too.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SessionId, TenantId, Timestamp};
+use conjure_conversation::{Event, EventKind, Usage};
+use conjure_journal::Charge;
+use tokio::sync::watch;
+
+use super::budget::{Allowance, Amount, Good, Period};
+use super::calendar::counter;
+use super::purse::{Purse, Why};
+use super::quota::{Quota, QuotaExceeded};
+use super::tenancy::{Spent, Standing};
+use super::terms::Terms;
+use crate::journal::{CallFailure, JournalAccess};
+
+/// How long a call waits for what others have reserved. Its turn's own limits may end it sooner.
+const RETURNED_WITHIN: Duration = Duration::from_secs(600);
+
+/// The account of a tenant, in this process.
+pub(crate) struct Account {
+    tenant: TenantId,
+    journal: JournalAccess,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// Held by whoever counts the tenant's sessions and records one more.
+    recording: Arc<tokio::sync::Mutex<()>>,
+    /// Changed when something was given back, charged, or allowed.
+    changed: watch::Sender<u64>,
+}
+
+struct State {
+    /// What the tenant may have.
+    terms: Arc<Terms>,
+    /// The sessions that are live; how many have a part in it: one that is about to start again is the same session.
+    live: HashMap<SessionId, u32>,
+    purse: Purse,
+}
+
+/// Whether what others have reserved is waited for.
+#[derive(Debug, Clone, Copy)]
+enum Waiting {
+    Until(Deadline),
+    Not,
+}
+
+/// Why a call may not begin.
+#[derive(Debug)]
+pub(crate) enum NotReserved {
+    /// It does not fit.
+    Exceeded(QuotaExceeded),
+    /// What others have reserved is not back, or not in time.
+    Waited,
+    /// What was spent is not known.
+    Journal(CallFailure),
+}
+
+impl Account {
+    pub(super) fn new(
+        tenant: TenantId,
+        terms: Arc<Terms>,
+        journal: JournalAccess,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let state = Mutex::new(State { terms, live: HashMap::new(), purse: Purse::default() });
+        Self { tenant, journal, clock, state, recording: Arc::default(), changed: watch::Sender::new(0) }
+    }
+
+    pub(crate) fn terms(&self) -> Arc<Terms> {
+        Arc::clone(&self.lock().terms)
+    }
+
+    pub(super) const fn recording(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.recording
+    }
+
+    pub(super) fn set_terms(&self, terms: Arc<Terms>) {
+        self.lock().terms = terms;
+        self.tell();
+    }
+
+    /// A session is live from now on, until what is returned is dropped.
+    pub(crate) fn enter(self: &Arc<Self>, session: SessionId) -> Result<Present, QuotaExceeded> {
+        let mut state = self.lock();
+        let (limit, count) = (state.terms.live_sessions, state.live.len() as u64);
+        if !state.live.contains_key(&session) && count >= limit {
+            let current = count.saturating_add(1);
+            return Err(QuotaExceeded::new(self.tenant.clone(), Quota::LiveSessions, limit, current));
+        }
+        *state.live.entry(session).or_default() += 1;
+        drop(state);
+        Ok(Present { account: Arc::clone(self), session })
+    }
+
+    /// Whether a call that sends so many bytes would fit now. Waits for nobody: what others have reserved may come back.
+    pub(crate) async fn check(&self, session: SessionId, bytes: u64) -> Result<(), NotReserved> {
+        self.admit(session, bytes, Waiting::Not, |_, _, _| ()).await
+    }
+
+    /// Reserves what a call may come to that sends so many bytes. Waits for what others have reserved, where that may come
+    /// back.
+    pub(super) async fn reserve(
+        self: &Arc<Self>,
+        session: SessionId,
+        bytes: u64,
+    ) -> Result<Reservation, NotReserved> {
+        let reserve = |purse: &mut Purse, amount, at| purse.reserve(session, amount, at);
+        let waiting = Waiting::Until(self.clock.deadline(RETURNED_WITHIN));
+        self.admit(session, bytes, waiting, reserve).await?;
+        Ok(Reservation { account: Arc::clone(self), session, is_settled: false })
+    }
+
+    async fn admit(
+        &self,
+        session: SessionId,
+        bytes: u64,
+        waiting: Waiting,
+        take: impl Fn(&mut Purse, Amount, Timestamp),
+    ) -> Result<(), NotReserved> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            let at = self.clock.timestamp();
+            let (mark, terms) = {
+                let mut state = self.lock();
+                let terms = Arc::clone(&state.terms);
+                if terms.budget.allowances().is_empty() {
+                    take(&mut state.purse, Amount::default(), at);
+                    return Ok(());
+                }
+                (state.purse.mark(), terms)
+            };
+            let spent = self.spent(terms.budget.allowances(), at).await.map_err(NotReserved::Journal)?;
+            let amount = terms.budget.estimate(bytes);
+            let short = {
+                let mut state = self.lock();
+                if !Arc::ptr_eq(&terms, &state.terms) {
+                    continue;
+                }
+                match state.purse.fits(session, amount, terms.budget.allowances(), &spent, mark) {
+                    Ok(()) => {
+                        take(&mut state.purse, amount, at);
+                        return Ok(());
+                    }
+                    Err(short) => short,
+                }
+            };
+            match short.why {
+                Why::Moved => {}
+                Why::Spent => {
+                    let (good, period, most) = short.allowance.parts();
+                    let quota = Quota::of(good, period);
+                    let exceeded = QuotaExceeded::new(self.tenant.clone(), quota, most, short.alone);
+                    return Err(NotReserved::Exceeded(exceeded));
+                }
+                Why::Reserved => {
+                    let Waiting::Until(until) = waiting else { return Err(NotReserved::Waited) };
+                    tokio::select! {
+                        biased;
+                        // The sender is in here.
+                        _ = changed.changed() => {}
+                        () = self.clock.sleep_until(until) => return Err(NotReserved::Waited),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn spent(&self, allowances: &[Allowance], at: Timestamp) -> Result<Vec<u64>, CallFailure> {
+        let names = allowances.iter().map(|allowance| {
+            let (good, period, _) = allowance.parts();
+            counter(good, period, at)
+        });
+        let names = names.collect();
+        self.journal.call(|journal| journal.counters(&self.tenant, names)).await
+    }
+
+    /// What the events of a session are charged with: what their answers used.
+    pub(crate) fn charges(&self, session: SessionId, events: &[Event]) -> (Amount, Vec<Charge>) {
+        let state = self.lock();
+        let amounts = events.iter().filter_map(|event| match &event.kind {
+            EventKind::ModelAnswered { response, .. } => Some(state.terms.budget.amount(&response.usage)),
+            _ => None,
+        });
+        let amount = amounts.fold(Amount::default(), Amount::plus);
+        // To the periods in which it fitted.
+        let at = state.purse.at(session).unwrap_or_else(|| self.clock.timestamp());
+        drop(state);
+        let charges = [Good::Tokens, Good::Micros].into_iter().filter(|good| amount.of(*good) > 0);
+        let charges = charges.flat_map(|good| {
+            [Period::Total, Period::Day, Period::Month]
+                .map(|period| Charge::new(counter(good, period, at), amount.of(good)))
+        });
+        (amount, charges.collect())
+    }
+
+    /// They were recorded, and charged.
+    pub(crate) fn charged(&self, session: SessionId, amount: Amount) {
+        self.lock().purse.charge(session, amount);
+        self.tell();
+    }
+
+    fn settle(&self, session: SessionId, usage: &Usage) {
+        let mut state = self.lock();
+        let amount = state.terms.budget.amount(usage);
+        state.purse.settle(session, amount);
+        drop(state);
+        self.tell();
+    }
+
+    fn release(&self, session: SessionId) {
+        if self.lock().purse.release(session) {
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        self.changed.send_modify(|changed| *changed = changed.wrapping_add(1));
+    }
+
+    /// How the tenant stands.
+    pub(super) async fn standing(&self) -> Result<Standing, CallFailure> {
+        let (allowances, live, reserved) = {
+            let state = self.lock();
+            (state.terms.budget.allowances().to_vec(), state.live.len() as u64, state.purse.reserved())
+        };
+        let periods = [Period::Total, Period::Day, Period::Month];
+        let all: Vec<Allowance> = periods
+            .map(|period| [Allowance::Tokens { period, most: 0 }, Allowance::Cost { period, most: 0 }])
+            .concat();
+        let counts = self.spent(&all, self.clock.timestamp()).await?;
+        let recorded = self.journal.call(|journal| journal.session_count(&self.tenant)).await?;
+        let most = |allowance: &Allowance| {
+            let (good, period, _) = allowance.parts();
+            let of = |other: &&Allowance| {
+                let (other, when, _) = other.parts();
+                (other, when) == (good, period)
+            };
+            allowances.iter().find(of).map(|known| known.parts().2)
+        };
+        let spent = all.iter().zip(counts).map(|(allowance, used)| {
+            let (good, period, _) = allowance.parts();
+            Spent { quota: Quota::of(good, period), used, limit: most(allowance) }
+        });
+        Ok(Standing {
+            live_sessions: live,
+            recorded_sessions: recorded,
+            spent: spent.collect(),
+            reserved_tokens: reserved.tokens,
+            reserved_cost_micros: reserved.micros,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// That a session is live.
+#[must_use = "dropping it takes the session off the account"]
+pub(crate) struct Present {
+    account: Arc<Account>,
+    session: SessionId,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut state = self.account.lock();
+        if let Some(parts) = state.live.get_mut(&self.session) {
+            *parts -= 1;
+            if *parts == 0 {
+                state.live.remove(&self.session);
+            }
+        }
+    }
+}
+
+/// What a call of a model may come to. Dropping it gives that back, unless an answer came.
+pub(super) struct Reservation {
+    account: Arc<Account>,
+    session: SessionId,
+    /// It is charged when the answer is recorded, or given back with the session's ledger.
+    is_settled: bool,
+}
+
+impl Reservation {
+    /// An answer came, which used this.
+    pub(super) fn settle(&mut self, usage: &Usage) {
+        self.is_settled = true;
+        self.account.settle(self.session, usage);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.account.release(self.session);
+        }
+    }
+}
+
+/// The ledger of a session, which charges the account. With it goes what is reserved for an answer that it did not record.
+pub(crate) struct Holder {
+    pub(crate) account: Arc<Account>,
+    pub(crate) session: SessionId,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.account.release(self.session);
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Holder").field(&self.session).finish()
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}

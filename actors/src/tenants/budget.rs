@@ -1,0 +1,216 @@
+//! What a tenant's model calls may come to, over all of its sessions. Plain values.
+
+use std::fmt;
+
+use conjure_conversation::Usage;
+
+/// How many tokens an answer is taken to have until it is there, unless the host says otherwise.
+const RESERVED_OUTPUT: u64 = 8_192;
+
+/// Over which time something may be spent. Days and months are those of the calendar, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Period {
+    /// All time.
+    Total,
+    /// Each day.
+    Day,
+    /// Each month.
+    Month,
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Total => "in all",
+            Self::Day => "for each day",
+            Self::Month => "for each month",
+        })
+    }
+}
+
+/// What tokens cost where a model's client does not say it: millionths of a dollar for a million tokens, so that 3 dollars are
+/// 3,000,000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    /// Of what the model reads, from its cache or not.
+    pub input: u64,
+    /// Of what the model writes.
+    pub output: u64,
+}
+
+impl Price {
+    /// What so many tokens cost, in millionths of a dollar, rounded up.
+    #[must_use]
+    pub fn of(&self, input: u64, output: u64) -> u64 {
+        let cost = u128::from(input)
+            .saturating_mul(u128::from(self.input))
+            .saturating_add(u128::from(output).saturating_mul(u128::from(self.output)));
+        u64::try_from(cost.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Money that may be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Money {
+    /// Millionths of a dollar.
+    pub micros: u64,
+    /// What tokens cost where the model's client does not say it. Also what a call may come to is reckoned by it.
+    pub price: Price,
+}
+
+/// What is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Good {
+    Tokens,
+    Micros,
+}
+
+/// How much of something may be spent over a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Allowance {
+    /// Tokens, in and out.
+    Tokens {
+        /// Over which time.
+        period: Period,
+        /// How many.
+        most: u64,
+    },
+    /// Money.
+    Cost {
+        /// Over which time.
+        period: Period,
+        /// How many millionths of a dollar.
+        most: u64,
+    },
+}
+
+impl Allowance {
+    pub(crate) const fn parts(&self) -> (Good, Period, u64) {
+        match *self {
+            Self::Tokens { period, most } => (Good::Tokens, period, most),
+            Self::Cost { period, most } => (Good::Micros, period, most),
+        }
+    }
+}
+
+/// Tokens and money together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) tokens: u64,
+    pub(crate) micros: u64,
+}
+
+impl Amount {
+    pub(crate) const fn of(&self, good: Good) -> u64 {
+        match good {
+            Good::Tokens => self.tokens,
+            Good::Micros => self.micros,
+        }
+    }
+
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            micros: self.micros.saturating_add(other.micros),
+        }
+    }
+
+    pub(crate) const fn minus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            micros: self.micros.saturating_sub(other.micros),
+        }
+    }
+}
+
+/// What a tenant's model calls may come to. Without any allowance, whatever they like.
+///
+/// Before a call, what it may come to is reserved: a token for each three bytes that are sent, and
+/// [`Budget::reserving_output`] for the answer. It begins when that fits into what is left of every allowance, and its turn
+/// ends with [`Limit::TenantTokens`](conjure_conversation::Limit) or [`Limit::TenantCost`](conjure_conversation::Limit) when
+/// it does not. So all sessions of one process together overshoot by no more than the calls that are under way come to beyond
+/// what was reserved for them, and each further process that calls models for the same tenant adds what is under way there.
+///
+/// What a recorded answer used is charged for, also by sessions that are deleted later; a call that failed or was interrupted is not.
+///
+/// ```
+/// use conjure_actors::tenants::{Budget, Money, Period, Price};
+///
+/// let price = Price { input: 3_000_000, output: 15_000_000 };
+/// let budget = Budget::default()
+///     .tokens(Period::Day, 2_000_000)
+///     .money(Period::Month, Money { micros: 50_000_000, price });
+/// assert_eq!(budget.allowances().len(), 2);
+/// // A million tokens in, and a thousand out.
+/// assert_eq!(price.of(1_000_000, 1_000), 3_015_000);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    allowances: Vec<Allowance>,
+    price: Option<Price>,
+    reserved_output: u64,
+}
+
+impl Default for Budget {
+    /// Without any allowance.
+    fn default() -> Self {
+        Self { allowances: Vec::new(), price: None, reserved_output: RESERVED_OUTPUT }
+    }
+}
+
+impl Budget {
+    /// With so many tokens, in and out, over this time: instead of what was said of them and this time before. 0: none ever.
+    #[must_use]
+    pub fn tokens(self, period: Period, most: u64) -> Self {
+        self.with(Allowance::Tokens { period, most })
+    }
+
+    /// With so much money over this time: instead of what was said of it and this time before. 0: none ever. The last price that
+    /// is named counts.
+    #[must_use]
+    pub fn money(self, period: Period, money: Money) -> Self {
+        Self { price: Some(money.price), ..self.with(Allowance::Cost { period, most: money.micros }) }
+    }
+
+    /// So many tokens are reserved for an answer until it is there: as many as a model is allowed to write. 8,192 unless this is
+    /// called.
+    #[must_use]
+    pub const fn reserving_output(mut self, tokens: u64) -> Self {
+        self.reserved_output = tokens;
+        self
+    }
+
+    fn with(mut self, allowance: Allowance) -> Self {
+        let (good, period, _) = allowance.parts();
+        self.allowances.retain(|other| {
+            let (other, when, _) = other.parts();
+            (other, when) != (good, period)
+        });
+        self.allowances.push(allowance);
+        self
+    }
+
+    /// What may be spent.
+    #[must_use]
+    pub fn allowances(&self) -> &[Allowance] {
+        &self.allowances
+    }
+
+    /// What an answer cost: as its client says, or by the price of the budget where the client knows none.
+    pub(crate) fn amount(&self, usage: &Usage) -> Amount {
+        let micros = match self.price {
+            Some(price) if usage.cost_micros == 0 => price.of(usage.total_input(), usage.output_tokens),
+            _ => usage.cost_micros,
+        };
+        Amount { tokens: usage.total(), micros }
+    }
+
+    /// What a call may come to that sends so many bytes.
+    pub(crate) fn estimate(&self, bytes: u64) -> Amount {
+        let input = bytes.div_ceil(3);
+        let micros = self.price.map_or(0, |price| price.of(input, self.reserved_output));
+        Amount { tokens: input.saturating_add(self.reserved_output), micros }
+    }
+}

@@ -1,0 +1,13 @@
+//! What tenants may have, what they spend, and how one is deleted, through a runtime as a host has it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy takes the helpers of integration tests for code that is not a test"
+)]
+
+mod bed;
+mod budgets;
+mod deletion;
+mod policies;
+mod quotas;
+mod spares;
