@@ -108,6 +108,26 @@ impl Home {
         self.path.join(CONTAINERS).exists()
     }
 
+    /// Removes what dead hosts left of a tenant, where it has a folder. One that nobody has open here is let go of again: there may be
+    /// many. Blocks.
+    pub(crate) fn tidy(&self, tenant: &TenantId) -> Result<bool, RuntimeError> {
+        self.check()?;
+        let slot = self.slot(tenant);
+        let mut opened = lock(&slot);
+        if !self.place(tenant).is_dir() {
+            return Ok(false);
+        }
+        match &*opened {
+            Some(known) => known.data.tidy(),
+            None => {
+                // Opening it does it.
+                self.opened(tenant, &mut opened)?;
+                *opened = None;
+            }
+        }
+        Ok(true)
+    }
+
     /// The folder of a tenant that has one: asking makes none, also when it is removed just then. Blocks.
     pub(crate) fn existing(&self, tenant: &TenantId) -> Result<Option<Arc<TenantHome>>, RuntimeError> {
         self.check()?;

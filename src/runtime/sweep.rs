@@ -33,13 +33,10 @@ pub(super) async fn tidy_folders(home: &Arc<Home>) -> Result<u64, RuntimeError> 
             if gone.check(&tenant).is_err() {
                 continue;
             }
-            match home.existing(&tenant) {
-                Ok(Some(opened)) => {
-                    opened.data.tidy();
-                    tidied += 1;
-                }
+            match home.tidy(&tenant) {
+                Ok(true) => tidied += 1,
                 // It was deleted meanwhile.
-                Ok(None) => {}
+                Ok(false) => {}
                 // One that cannot be opened is told to whoever needs it.
                 Err(error) => {
                     tracing::warn!(%tenant, %error, "what dead hosts left of a tenant is not removed");

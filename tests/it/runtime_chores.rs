@@ -51,6 +51,26 @@ async fn what_broke_off_is_completed_without_a_start() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+/// Another process deletes a session, and could not end that: what it noted is not for who keeps nothing to judge.
+#[tokio::test]
+async fn who_keeps_nothing_completes_nothing_of_those_who_do() {
+    let host = Host::new(ExecutorKind::Jail);
+    let keeping = host.start().await;
+    let session = keeping.open(spec()).await.unwrap();
+    ask(&session, "$ echo kept > note").await;
+    let mark = host.data().join("tenants/acme/under-way").join(session.id().to_string());
+    std::fs::write(&mark, "").unwrap();
+    let ephemeral = Runtime::spawn(host.options().ephemeral()).await.unwrap();
+    ephemeral.janitor().run("folders", soon()).await.unwrap();
+    assert!(mark.exists());
+    assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
+    keeping.janitor().run("folders", soon()).await.unwrap();
+    assert!(!mark.exists(), "it is recorded, so it stays");
+    assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
+    ephemeral.shutdown(soon()).await.unwrap();
+    keeping.shutdown(soon()).await.unwrap();
+}
+
 async fn put_away(runtime: &Runtime) {
     let deadline = soon();
     while runtime.health().known_sessions > 1 {

@@ -11,6 +11,9 @@ use tokio::sync::Notify;
 
 use super::berth::Occupant;
 
+/// Nobody leaves a sandbox before somebody came, for so long: whoever had it made is on the way.
+const AWAITED: Duration = Duration::from_secs(30);
+
 /// The use that is made of one sandbox.
 #[derive(Debug)]
 pub(crate) struct Stay {
@@ -36,7 +39,7 @@ pub(crate) struct Visit {
 
 impl Stay {
     pub(crate) fn new(after: Option<Duration>) -> Self {
-        let unused_at = after.map_or(Deadline::NEVER, |after| SystemClock.deadline(after));
+        let unused_at = after.map_or(Deadline::NEVER, |after| SystemClock.deadline(after.max(AWAITED)));
         let state = Mutex::new(State { visitors: 0, unused_at, is_over: false });
         Self { after, state, left: Notify::new() }
     }

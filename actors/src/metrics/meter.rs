@@ -62,10 +62,10 @@ impl Meter {
         took: Option<Duration>,
     ) {
         let tenant = self.tenant(tenant);
-        // A name that nobody has is the model's invention: only what has run gets a series.
+        // A name that nobody has is the model's invention, and may hold what it was told: only what surely ran gets a series.
         let tool = match outcome {
-            "rejected" | "denied" => self.tools.known(tool),
-            _ => self.tools.of(tool),
+            "ok" | "error" | "timed_out" => self.tools.of(tool),
+            _ => self.tools.known(tool),
         };
         counter!(names::TOOL_CALLS, "tenant" => Arc::clone(&tenant), "tool" => Arc::clone(&tool), "outcome" => outcome)
             .increment(1);

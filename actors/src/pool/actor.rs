@@ -4,12 +4,14 @@
 //! only then it counts as gone.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use super::machine::{Gone, Machine, Number, Policy};
@@ -151,7 +153,12 @@ async fn make_and_keep<M: SpareSource>(
     };
     let deadline = SystemClock.deadline(makings.options.start_within);
     let starting = Starting::begin(&makings.shelf);
-    let Some(made) = make(makings, deadline, over).await else { return };
+    let making = AssertUnwindSafe(make(makings, deadline, over)).catch_unwind();
+    let made = making.await.unwrap_or_else(|_| {
+        let message = "the making of a spare panicked";
+        Some(Err(SandboxError::new(SandboxErrorKind::Unavailable, message)))
+    });
+    let Some(made) = made else { return };
     drop(starting);
     let spare = match made {
         Ok(spare) if over.is_cancelled() => return spare.retire().await,

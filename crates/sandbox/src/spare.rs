@@ -11,6 +11,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use conjure_base::{Clock, Deadline, Digest};
 use futures_util::future::BoxFuture;
@@ -174,9 +175,11 @@ impl Spare {
                 return Err(error);
             }
         };
-        // A thread that is not broken off, and keeps the sandbox for as long.
+        let wanted = Wanted::default();
+        let is_wanted = Arc::clone(&wanted.0);
+        // A thread that is not broken off, and keeps the sandbox for as long. It may begin late.
         let moving = tokio::task::spawn_blocking(move || {
-            let moved = hand_over(&from, &workspace).and_then(|had| match sandbox.follower() {
+            let moved = hand_over(&from, &workspace, &is_wanted).and_then(|had| match sandbox.follower() {
                 Some(follower) => follower.moved(&workspace).map(|()| had),
                 None => Ok(had),
             });
@@ -205,6 +208,21 @@ impl Spare {
                 Err(error)
             }
         }
+    }
+}
+
+/// Somebody wants what was begun, until this is dropped.
+struct Wanted(Arc<AtomicBool>);
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

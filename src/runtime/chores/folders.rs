@@ -9,6 +9,7 @@ use conjure_base::Deadline;
 use futures_util::future::BoxFuture;
 
 use super::super::broken_off::complete;
+use super::super::options::Record;
 use super::super::sweep::tidy_folders;
 use super::premises::Premises;
 
@@ -35,7 +36,10 @@ impl Chore for Folders {
         Box::pin(async {
             let runtime = self.0.runtime()?;
             let tidied = tidy_folders(&self.0.home).await?;
-            complete(&self.0.home, &runtime.records().await?).await?;
+            // Who keeps nothing does not know what others have recorded.
+            if self.0.home.record() == Record::OnDisk {
+                complete(&self.0.home, &runtime.records().await?).await?;
+            }
             Ok(tidied)
         })
     }

@@ -16,6 +16,9 @@ use super::steady::Steady;
 /// How many sessions and tenants are listed at a time.
 const PAGE: u32 = 500;
 
+/// Nothing was recorded before this, in milliseconds since 1970: 2020 began. A machine whose clock was not set yet said so.
+const BIRTH: u64 = 1_577_836_800_000;
+
 /// Deletes sessions that have rested for longer than they are kept.
 pub(super) struct Retention {
     premises: Arc<Premises>,
@@ -42,6 +45,12 @@ impl Retention {
                     let page = records.journal().sessions(&tenant, after, PAGE).await?;
                     let old = page.sessions.iter().filter(|info| self.is_old(runtime, &tenant, info, now));
                     for info in old {
+                        let key = SessionKey::new(tenant.clone(), info.session);
+                        // Others took their time: it may have been taken up meanwhile.
+                        match records.info(&key).await {
+                            Ok(info) if self.is_old(runtime, &tenant, &info, now) => {}
+                            _ => continue,
+                        }
                         match runtime.delete(&tenant, info.session).await {
                             Ok(()) => deleted += 1,
                             // It may be in use again, or be gone. Others are not to wait for it.
@@ -64,7 +73,8 @@ impl Retention {
     fn is_old(&self, runtime: &Runtime, tenant: &TenantId, info: &SessionInfo, now: Timestamp) -> bool {
         let is_leased = info.lease.as_ref().is_some_and(|lease| lease.until > now);
         let is_here = || runtime.inner.tree.knows(&SessionKey::new(tenant.clone(), info.session));
-        now > info.updated && now.since(info.updated) > self.time && !is_leased && !is_here()
+        let is_dated = info.updated.millis() > BIRTH && now > info.updated;
+        is_dated && now.since(info.updated) > self.time && !is_leased && !is_here()
     }
 }
 

@@ -116,7 +116,9 @@ impl Writer {
         self.open = Some(open);
         let value = result?;
         self.site.check()?;
-        self.open_log()?;
+        let displaced = self.open.as_ref().and_then(|open| self.site.check_log(open.log).err());
+        // It is recorded, though it may not be found: whatever is in the way of that, nobody is to do it again.
+        self.open_log().map_err(|error| displaced.unwrap_or(error))?;
         Ok(value)
     }
 

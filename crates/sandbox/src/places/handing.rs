@@ -16,6 +16,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, renameat,
@@ -39,17 +40,23 @@ pub(crate) enum Had {
     Files,
 }
 
-/// Has the folder `from`, which is empty, be the workspace `to`, with all that was there. Blocks.
+/// Has the folder `from`, which is empty, be the workspace `to`, with all that was there, unless nobody wants that any more: then
+/// nothing is done. Blocks.
 ///
 /// # Errors
 /// When the two lie on different file systems or belong to different users, when `from` is not empty, and by the system. The
 /// session has its files then as it had them, or [`settle`] completes what was begun.
-pub(crate) fn hand_over(from: &Path, to: &Path) -> Result<Had, SandboxError> {
+pub(crate) fn hand_over(from: &Path, to: &Path, is_wanted: &AtomicBool) -> Result<Had, SandboxError> {
     let failed = |errno| unavailable("give away", from, errno);
     let parent = from.parent().ok_or_else(|| failed(Errno::INVAL))?;
     let name = from.file_name().ok_or_else(|| failed(Errno::INVAL))?;
     let spare = rustix::fs::openat(CWD, parent, FOLDER, Mode::empty()).map_err(failed)?;
     let place = Locked::of(to)?;
+    // Whoever uses the workspace next waits for the lock, or has had it.
+    if !is_wanted.load(Ordering::Acquire) {
+        let message = "whoever wanted the sandbox is gone";
+        return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
+    }
     place.settle()?;
     let there = |errno| unavailable("give away a folder to", to, errno);
     let was = statat(&place.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW).map_err(there)?;
@@ -80,9 +87,9 @@ pub(crate) fn hand_over(from: &Path, to: &Path) -> Result<Had, SandboxError> {
 /// # Errors
 /// When files cannot be moved; they stay where they are, and it is tried again the next time.
 pub(crate) fn settle(workspace: &Path) -> Result<(), SandboxError> {
-    // Usually nothing is to be done.
-    match workspace.with_file_name(INCOMING).symlink_metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+    match workspace.parent().map(Path::symlink_metadata) {
+        Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        // Usually nothing is to be done. Somebody may be about to begin, and only the lock tells.
         _ => Locked::of(workspace)?.settle(),
     }
 }
@@ -280,9 +287,20 @@ mod tests {
     fn an_empty_workspace_becomes_the_spares_folder() {
         let Two { spare, workspace, _folder } = two();
         let inode = fs::metadata(&spare).unwrap().ino();
-        assert_eq!(hand_over(&spare, &workspace), Ok(Had::Nothing));
+        assert_eq!(hand_over(&spare, &workspace, &AtomicBool::new(true)), Ok(Had::Nothing));
         assert_eq!(fs::metadata(&workspace).unwrap().ino(), inode);
         assert!(!spare.exists());
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_is_not_begun() {
+        let Two { spare, workspace, _folder } = two();
+        let had = fill(&workspace);
+        let inode = fs::metadata(&workspace).unwrap().ino();
+        let error = hand_over(&spare, &workspace, &AtomicBool::new(false)).unwrap_err();
+        assert_eq!(error.kind(), SandboxErrorKind::Cancelled);
+        assert_eq!((fs::metadata(&workspace).unwrap().ino(), names_in(&workspace)), (inode, had));
+        assert!(spare.exists());
     }
 
     #[test]
@@ -291,7 +309,7 @@ mod tests {
         let had = fill(&workspace);
         fs::set_permissions(&workspace, fs::Permissions::from_mode(0o500)).unwrap();
         let inode = fs::metadata(&spare).unwrap().ino();
-        assert_eq!(hand_over(&spare, &workspace), Ok(Had::Files));
+        assert_eq!(hand_over(&spare, &workspace, &AtomicBool::new(true)), Ok(Had::Files));
         let found = fs::metadata(&workspace).unwrap();
         assert_eq!((found.ino(), found.permissions().mode() & 0o777), (inode, 0o500));
         assert_eq!(names_in(&workspace), had);
@@ -343,10 +361,10 @@ mod tests {
         let Two { spare, workspace, _folder } = two();
         fill(&workspace);
         fs::write(spare.join("file"), "").unwrap();
-        assert!(hand_over(&spare, &workspace).is_err());
+        assert!(hand_over(&spare, &workspace, &AtomicBool::new(true)).is_err());
         assert!(spare.join("file").exists() && workspace.join("a/b/file").exists());
         fs::remove_dir_all(spare.parent().unwrap()).unwrap();
-        assert!(hand_over(&spare, &workspace).is_err());
+        assert!(hand_over(&spare, &workspace, &AtomicBool::new(true)).is_err());
         assert!(workspace.join("a/b/file").exists());
         assert_eq!(names_in(workspace.parent().unwrap()), [WORKSPACE.to_owned()].into());
     }
