@@ -63,7 +63,12 @@ impl Stay {
             match unused_at {
                 None => self.left.notified().await,
                 Some(at) if SystemClock.remaining(at).is_zero() => return,
-                Some(at) => SystemClock.sleep_until(at).await,
+                // Somebody who left may have made it earlier.
+                Some(at) => tokio::select! {
+                    biased;
+                    () = self.left.notified() => {}
+                    () = SystemClock.sleep_until(at) => {}
+                },
             }
         }
     }

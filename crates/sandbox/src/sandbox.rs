@@ -53,6 +53,7 @@ pub struct Sandbox {
     #[cfg(target_os = "linux")]
     provider: Option<Arc<dyn Provider>>,
     #[cfg(target_os = "linux")]
+    #[cfg_attr(not(feature = "jail"), expect(dead_code, reason = "only spares ask for it"))]
     follower: Option<Arc<dyn Follower>>,
     /// What commands see beside what the guest was told of, of a sandbox that was made before its session was known.
     environment: BTreeMap<String, String>,
