@@ -40,7 +40,12 @@ impl Disk {
             let last = disk.slot().clone();
             let journal = match last {
                 Slot::Fresh(journal) => journal,
-                Slot::Used(lost) => blocking(&disk.folder, move || lost.open_again()).await?,
+                Slot::Used(lost) => {
+                    // Whoever reads still has the log open that was written last, whatever became of its name: the last one to close
+                    // it merges it.
+                    lost.close().await;
+                    blocking(&disk.folder, move || lost.open_again()).await?
+                }
             };
             *disk.slot() = Slot::Used(journal.clone());
             Ok(Arc::new(journal) as Arc<dyn Journal>)

@@ -27,6 +27,10 @@ fn sqlite(folder: &Path, opened: &Opened) -> Arc<OpenJournal> {
     Arc::new(move || {
         let (folder, opened) = (folder.clone(), Arc::clone(&opened));
         Box::pin(async move {
+            let lost = opened.lock().unwrap().0.clone();
+            if let Some(lost) = lost {
+                lost.close().await;
+            }
             let opening = tokio::task::spawn_blocking(move || {
                 let last = opened.lock().unwrap().0.clone();
                 let journal = match last {

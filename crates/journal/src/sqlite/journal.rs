@@ -65,7 +65,8 @@ impl SqliteJournal {
         Self::start(Arc::new(site), options, writable)
     }
 
-    /// Opens the same journal anew, after it was lost. This blocks, for moments.
+    /// Opens the same journal anew, after it was lost and [closed](Self::close): what nobody has open any more is in its files. This
+    /// blocks, for moments.
     ///
     /// # Errors
     /// As for [`SqliteJournal::open`], and `Displaced` where its database is gone, or another: none is made in its place.

@@ -12,7 +12,7 @@ use super::schema::{STEPS, migrate};
 use super::{SqliteJournal, SqliteOptions};
 use crate::error::{JournalError, JournalErrorKind};
 use crate::event::{NewEvent, PageLimit};
-use crate::journal::Journal as _;
+use crate::journal::{Journal as _, load_all};
 use crate::key::{Epoch, SessionKey};
 
 const BOUNDS: Bounds = Bounds { calls: 6, per_tenant: 4, bytes: 100 };
@@ -198,4 +198,27 @@ async fn the_last_clone_ends_the_threads_when_it_goes() {
         let _ = alive.wait_for(|alive| *alive == 0).await;
     }
     assert!(!folder.path().join("journal.sqlite-wal").exists(), "the log is merged");
+}
+
+/// Nobody who writes has the log open any more; those who read do, and the last one to close it merges it.
+#[tokio::test]
+async fn a_log_that_is_removed_in_the_moment_in_which_the_writer_dies_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::from_bits(1));
+    let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
+    journal.create(&key).await.unwrap();
+    journal.append(&key, 0, Epoch::NONE, note("0")).await.unwrap();
+    let log = folder.path().join("journal.sqlite-wal");
+    let dying = journal.write::<()>(None, 0, move |_| {
+        std::fs::remove_file(&log).unwrap();
+        std::panic::resume_unwind(Box::new("it was killed"))
+    });
+    assert!(dying.await.unwrap_err().is_critical());
+    journal.close().await;
+    let again = journal.open_again().unwrap();
+    assert_eq!(again.append(&key, 1, Epoch::NONE, note("1")).await, Ok(2));
+    again.close().await;
+    let anew = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    assert_eq!(load_all(&anew, &key, 0).await.unwrap().len(), 2);
 }
