@@ -98,7 +98,8 @@ pub use conjure_actors::session::{
 pub use conjure_actors::supervision::{ShutdownError, Tree as LiveTree};
 pub use conjure_actors::tenants::{Allowance, Budget, Money, Period, Price, Quota, QuotaExceeded, Spent};
 pub use conjure_conversation::{
-    Approval, Decision, FinishedTurn, PinnedSkill, Profile, QueueId, ToolOutcome as CallOutcome, Withheld,
+    Activation, Approval, Decision, Delivery, FinishedTurn, Grant, GrantScope, PinnedSkill, Profile, QueueId,
+    Standing, ToolOutcome as CallOutcome, Withheld,
 };
 #[cfg(feature = "sqlite")]
 pub use conjure_journal::SqliteOptions;

@@ -6,13 +6,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use conjure_base::{Deadline, Redactor};
+use conjure_base::Redactor;
 use conjure_conversation::{CallContext, ToolCall, ToolDefinition, ToolResult, execute_tool_calls};
 use conjure_prompt::{Locations, PromptOptions, SkillComposer};
 use conjure_sandbox::{Executor, Layout};
 use conjure_skill::Skill;
 use conjure_toolbox::{Toolbox, ToolboxBuilder};
-use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::context::{ContextOptions, SessionContext, create_context};
@@ -145,7 +144,7 @@ impl Workbench {
 
     /// Bounds for calls outside a driver: no deadline but each tool's own, and nobody who cancels.
     pub(crate) fn unbounded() -> CallContext {
-        CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() }
+        CallContext::default()
     }
 
     /// Runs one call. What goes wrong is told in the result.

@@ -16,7 +16,7 @@ use conjure_actors::supervision::Failure;
 use conjure_base::{Clock, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Access, Authorization, CallContext, CallTraits, Composer, Composition, EVENT_FORMAT, Model, Request,
-    ToolCall, ToolResult, ToolRunner, model_fn, parse_response,
+    Standing, ToolCall, ToolResult, ToolRunner, model_fn, parse_response,
 };
 use conjure_journal::{Epoch, Journal, MemoryJournal, NewEvent, Owner, PageLimit, SessionKey};
 use futures_util::FutureExt as _;
@@ -37,7 +37,7 @@ impl ToolRunner for NoTools {
         CallTraits { access: Access::Shared, idempotent: true }
     }
 
-    fn authorize<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
         std::future::ready(Authorization::Allow).boxed()
     }
 

@@ -80,6 +80,7 @@ impl Given {
         let withheld = Withheld {
             environment: withheld.into_keys().collect(),
             secrets: self.secrets.keys().cloned().collect(),
+            inputs: BTreeSet::new(),
         };
         (recorded, withheld)
     }
@@ -97,6 +98,7 @@ impl Given {
         let missing = Withheld {
             environment: lacking(&profile.withheld.environment, &self.environment),
             secrets: lacking(&profile.withheld.secrets, &self.secrets),
+            inputs: BTreeSet::new(),
         };
         if self.rest == Rest::Demanded && !missing.is_empty() {
             return Err(RuntimeError::Missing { session, missing });

@@ -3,6 +3,7 @@
 //! All of that is one task of the runtime's, and what it begins is noted on the disk before: so a session is opened for somebody
 //! who has it, or nothing is left of it, whatever becomes of the caller. What a crash leaves, the next start removes.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use conjure_actors::runtime as tree;
 use conjure_actors::session::Session;
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Limits, PinnedSkill, Profile};
+use conjure_conversation::{Activation, Delivery, Limits, PinnedSkill, Profile};
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
 
@@ -55,12 +56,16 @@ impl Runtime {
         let profile = Profile {
             base_prompt: spec.base_prompt,
             skills: Vec::new(),
+            // The composer knows no other yet.
+            activation: Activation::View,
+            delivery: Delivery::default(),
             limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
             model: Some(outfitter.model_name(&spec.tenant, spec.model.as_deref())?),
             executor: Some(spec.executor.unwrap_or_else(|| outfitter.default_sandbox().to_owned())),
             catalog: spec.catalog,
             workspace: spec.workspace.map(recordable).transpose()?,
             environment,
+            inputs: BTreeMap::new(),
             withheld,
             metadata: spec.metadata,
         };

@@ -216,7 +216,10 @@ impl Errand {
         }
         let composer = &self.parts.composer;
         // A crash of it is the turn's, and told there.
-        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose())).unwrap_or_default();
+        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            composer.compose(self.conversation.state().standing())
+        }))
+        .unwrap_or_default();
         let bytes = estimate(&composed, self.conversation.state().messages(), input);
         match account.check(self.shared.key.session, bytes).await {
             // What others have reserved may come back before the call, which waits for it.

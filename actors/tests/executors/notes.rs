@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use conjure_base::Deadline;
 use conjure_conversation::{CallContext, ToolCall, ToolResult, execute_tool_calls};
 use conjure_sandbox::{DataFolder, Executor, Provision, Shelf};
 use conjure_store::Variant;
 use conjure_toolbox::Toolbox;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::bed::{Bed, Kind, options};
 use crate::for_kinds;
@@ -24,7 +22,7 @@ fn toolbox(bed: &Bed) -> Toolbox {
 
 async fn call(toolbox: &Toolbox, command: &str) -> ToolResult {
     let call = ToolCall::new("toolu_1", "bash_tool", &json!({"command": command}));
-    let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+    let context = CallContext::default();
     execute_tool_calls(toolbox, &[call], context).await.remove(0)
 }
 

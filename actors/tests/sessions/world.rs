@@ -16,8 +16,8 @@ use conjure_actors::tenants::Tenancy;
 use conjure_base::{Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Access, Authorization, Block, BlockKind, CallContext, CallTraits, Composer, Composition, EventKind,
-    Message, Model, ModelEvent, ModelStream, Request, Response, Role, StopReason, ToolCall, ToolResult,
-    ToolRunner, TurnStop, Usage, pairing,
+    Message, Model, ModelEvent, ModelStream, Request, Response, Role, Standing, StopReason, ToolCall,
+    ToolResult, ToolRunner, TurnStop, Usage, pairing,
 };
 use conjure_journal::{MemoryJournal, Owner, PageLimit, SessionKey};
 use futures_util::future::BoxFuture;
@@ -135,7 +135,7 @@ impl Model for Stage {
 }
 
 impl Composer for Stage {
-    fn compose(&self) -> Composition {
+    fn compose(&self, _: &Standing) -> Composition {
         Composition::default()
     }
 }
@@ -147,7 +147,7 @@ impl ToolRunner for Stage {
         CallTraits { access: Access::Shared, idempotent: call.name == "read" }
     }
 
-    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
         let ask = Authorization::Ask { reason: "may it?".to_owned() };
         std::future::ready(if call.name == "ask" { ask } else { Authorization::Allow }).boxed()
     }

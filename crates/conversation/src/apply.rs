@@ -85,11 +85,14 @@ pub fn apply(state: &mut State, event: &Event) {
             set_status(state, call, CallStatus::AwaitingApproval { reason: reason.clone() });
         }
         EventKind::ApprovalDecided { call, decision } => {
+            if let Decision::Grant { grant } = decision {
+                state.standing.grant(grant);
+            }
             set_status(
                 state,
                 call,
                 match decision {
-                    Decision::Allow => CallStatus::Approved,
+                    Decision::Allow | Decision::Grant { .. } => CallStatus::Approved,
                     Decision::Deny { .. } => CallStatus::New,
                 },
             );
@@ -101,6 +104,12 @@ pub fn apply(state: &mut State, event: &Event) {
         EventKind::ToolFinished { result, outcome } => {
             if *outcome == ToolOutcome::Denied {
                 count_denial(state, &result.tool_use_id);
+            }
+            // A call that has its result has had its effect: a late one changes nothing.
+            if let Some(active) = &result.active_skills
+                && state.open_call(&result.tool_use_id).is_some()
+            {
+                state.standing.activate(active);
             }
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
             hand_in_results(state);

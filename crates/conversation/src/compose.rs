@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::standing::Standing;
 use crate::tool::ToolDefinition;
 
 /// The instructions and tools of one model call.
@@ -16,19 +17,19 @@ pub struct Composition {
 
 /// Composes what the model is told. Implemented by `conjure-prompt`; pure, called before each model call.
 pub trait Composer: Send + Sync {
-    /// The instructions and tools of the next call.
-    fn compose(&self) -> Composition;
+    /// The instructions and tools of the next call, where the session stands so.
+    fn compose(&self, standing: &Standing) -> Composition;
 }
 
 impl<C: Composer + ?Sized> Composer for Arc<C> {
-    fn compose(&self) -> Composition {
-        (**self).compose()
+    fn compose(&self, standing: &Standing) -> Composition {
+        (**self).compose(standing)
     }
 }
 
 /// A composition that never changes composes itself.
 impl Composer for Composition {
-    fn compose(&self) -> Composition {
+    fn compose(&self, _: &Standing) -> Composition {
         self.clone()
     }
 }

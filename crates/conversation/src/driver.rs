@@ -253,6 +253,7 @@ impl Driver<'_> {
             return Ok(());
         };
         let (messages, container) = (state.messages().to_vec(), state.container().cloned());
+        let standing = state.standing().clone();
         let span = tracing::info_span!(
             "chat",
             gen_ai.operation.name = "chat",
@@ -264,7 +265,8 @@ impl Driver<'_> {
             error.type = field::Empty,
         );
         let composer = self.rim.composer;
-        let Ok(composition) = std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose())) else {
+        let Ok(composition) = std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose(&standing)))
+        else {
             let error = ModelError::new(ModelErrorKind::Protocol, "what composes the request has crashed");
             return Ok(self.conversation.submit(CommandKind::FailModelCall { turn, call, error }).await?);
         };
@@ -372,6 +374,7 @@ impl Driver<'_> {
     /// The calls that may run, in order; none when the turn was interrupted meanwhile.
     async fn authorize_all(&mut self) -> Result<Option<Vec<ToolCall>>, DriveError> {
         let open = self.conversation.state().open_calls().to_vec();
+        let standing = self.conversation.state().standing().clone();
         let mut allowed = Vec::with_capacity(open.len());
         for open in open {
             match open.status {
@@ -384,7 +387,7 @@ impl Driver<'_> {
             }
             let cancelled = self.cancel.clone().cancelled_owned();
             let over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
-            let asked = Box::pin(authorize(self.rim.tools, &open.call));
+            let asked = Box::pin(authorize(self.rim.tools, &open.call, &standing));
             let authorization = match select(asked, over).await {
                 Either::Left((authorization, _)) => authorization,
                 Either::Right(_) => return Ok(None),
@@ -404,7 +407,8 @@ impl Driver<'_> {
     }
 
     async fn run_batch(&mut self, calls: &[(usize, &ToolCall)]) -> Result<(), DriveError> {
-        let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone() };
+        let standing = self.conversation.state().standing().clone();
+        let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone(), standing };
         let clock = Arc::clone(self.conversation.clock());
         let mut batch = Batch::start(self.rim.tools, calls, &context, &*clock, self.grace);
         loop {

@@ -14,6 +14,7 @@ use crate::message::Message;
 use crate::model::{ModelError, Response};
 use crate::profile::Profile;
 use crate::queue::QueueId;
+use crate::standing::Grant;
 use crate::stop::StopReason;
 use crate::tool::ToolResult;
 use crate::usage::Usage;
@@ -171,6 +172,11 @@ pub enum EventKind {
 pub enum Decision {
     /// It may run.
     Allow,
+    /// It may run, and so may later calls.
+    Grant {
+        /// Which, and for how long.
+        grant: Grant,
+    },
     /// It may not; the model is told why.
     Deny {
         /// Why.

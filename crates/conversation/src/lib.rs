@@ -32,6 +32,7 @@ mod event;
 mod limits;
 mod profile;
 mod queue;
+mod standing;
 mod state;
 
 mod apply;
@@ -74,7 +75,7 @@ pub use model::{
     ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, model_fn,
 };
 pub use pairing::PairingError;
-pub use profile::{PinnedSkill, Profile, Withheld};
+pub use profile::{Activation, Delivery, PinnedSkill, Profile, Withheld};
 pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use runner::{Access, Authorization, CallContext, CallTraits, ToolRunner};
@@ -82,6 +83,7 @@ pub use schedule::{CANCEL_GRACE, execute_tool_calls};
 pub use session_event::{
     SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, session_events,
 };
+pub use standing::{Grant, GrantScope, Standing};
 pub use state::{Approval, CallStatus, FinishedTurn, OpenCall, State, Turn};
 pub use stop::{AfterAnswer, StopReason};
 pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};

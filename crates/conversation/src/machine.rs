@@ -326,7 +326,7 @@ fn decide_approval(state: &State, call: CallId, decision: Decision) -> Result<Ve
         other => return Err(wrong_status(call, other)),
     }
     let result = match &decision {
-        Decision::Allow => None,
+        Decision::Allow | Decision::Grant { .. } => None,
         Decision::Deny { reason } => Some(denied(&call, reason)),
     };
     Ok(std::iter::once(EventKind::ApprovalDecided { call, decision }).chain(result).collect())

@@ -8,17 +8,24 @@ use std::path::PathBuf;
 
 use conjure_base::Digest;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::limits::Limits;
 
 /// What a session is, as it is recorded with its first event.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Profile {
     /// The host's own instructions, before all others.
     pub base_prompt: String,
     /// The skills that the model may use. A reload of a catalog does not change them.
     pub skills: Vec<PinnedSkill>,
+    /// How the model gets at the instructions of a skill. Sessions from before there was a choice read them with `view`.
+    #[serde(default = "Activation::of_old", skip_serializing_if = "Activation::is_of_old")]
+    pub activation: Activation,
+    /// Where the instructions of an active skill stand.
+    #[serde(skip_serializing_if = "Delivery::is_usual")]
+    pub delivery: Delivery,
     /// What each turn may consume, unless it says otherwise.
     pub limits: Limits,
     /// The model's name, as the host knows it.
@@ -36,6 +43,9 @@ pub struct Profile {
     /// Variables that its commands see.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// The inputs that the manifests of its skills ask for, as far as they are not sensitive.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, Value>,
     /// What it was given and is not recorded: whoever revives it gives it again.
     #[serde(skip_serializing_if = "Withheld::is_empty")]
     pub withheld: Withheld,
@@ -52,13 +62,58 @@ pub struct Withheld {
     pub environment: BTreeSet<String>,
     /// Values that commands do not see, and that are redacted should they get hold of one.
     pub secrets: BTreeSet<String>,
+    /// Inputs of skills that their manifests call sensitive.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub inputs: BTreeSet<String>,
+}
+
+/// How the model gets at a skill's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Activation {
+    /// It loads the skill with `skills.load`, which makes it an active one.
+    #[default]
+    Load,
+    /// It reads `SKILL.md` with the `view` tool.
+    View,
+}
+
+impl Activation {
+    const fn of_old() -> Self {
+        Self::View
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    const fn is_of_old(&self) -> bool {
+        matches!(self, Self::View)
+    }
+}
+
+/// Where the instructions of an active skill reach the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Delivery {
+    /// In the top-level instructions of each call for as long as the skill is active: it changes what the service has cached.
+    #[default]
+    Instructions,
+    /// In the result of `skills.load`: what was sent stays as it was, also when the skill is unloaded.
+    Result,
+}
+
+impl Delivery {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    const fn is_usual(&self) -> bool {
+        matches!(self, Self::Instructions)
+    }
 }
 
 impl Withheld {
     /// Whether everything is recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.environment.is_empty() && self.secrets.is_empty()
+        self.environment.is_empty() && self.secrets.is_empty() && self.inputs.is_empty()
     }
 }
 

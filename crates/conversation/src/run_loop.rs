@@ -96,7 +96,7 @@ pub enum LoopError {
 /// # struct NoTools;
 /// # impl ToolRunner for NoTools {
 /// #     fn traits(&self, _: &ToolCall) -> CallTraits { CallTraits { access: Access::Shared, idempotent: true } }
-/// #     fn authorize<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+/// #     fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
 /// #         Box::pin(async { Authorization::Allow })
 /// #     }
 /// #     fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {

@@ -6,6 +6,7 @@ use conjure_base::Deadline;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use crate::standing::Standing;
 use crate::tool::{ToolCall, ToolResult};
 
 /// Whether a call may run beside others of the same answer.
@@ -51,6 +52,15 @@ pub struct CallContext {
     /// Cancelled when the turn is: a tool then ends what it started and returns soon. One that does not is
     /// dropped.
     pub cancel: CancellationToken,
+    /// Where the session stands when the call begins.
+    pub standing: Standing,
+}
+
+/// No deadline, no session.
+impl Default for CallContext {
+    fn default() -> Self {
+        Self { deadline: Deadline::NEVER, cancel: CancellationToken::new(), standing: Standing::default() }
+    }
 }
 
 /// Runs the model's tool calls. Implemented by `conjure-toolbox`.
@@ -62,8 +72,8 @@ pub trait ToolRunner: Send + Sync {
     /// produce an error.
     fn traits(&self, call: &ToolCall) -> CallTraits;
 
-    /// Whether this call may run.
-    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization>;
+    /// Whether this call may run, where the session stands so.
+    fn authorize<'a>(&'a self, call: &'a ToolCall, standing: &'a Standing) -> BoxFuture<'a, Authorization>;
 
     /// Runs one call. Every failure is a result with `is_error`; the result is final (cut and redacted).
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult>;
@@ -74,8 +84,8 @@ impl<R: ToolRunner + ?Sized> ToolRunner for Arc<R> {
         (**self).traits(call)
     }
 
-    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
-        (**self).authorize(call)
+    fn authorize<'a>(&'a self, call: &'a ToolCall, standing: &'a Standing) -> BoxFuture<'a, Authorization> {
+        (**self).authorize(call, standing)
     }
 
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {

@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use crate::event::ToolOutcome;
 use crate::runner::{Access, Authorization, CallContext, CallTraits, ToolRunner};
+use crate::standing::Standing;
 use crate::tool::{ToolCall, ToolEnding, ToolResult};
 
 /// How long cancelled tools may take to end what they started, before they are dropped.
@@ -30,14 +31,15 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 pub async fn execute_tool_calls(
     runner: &dyn ToolRunner,
     calls: &[ToolCall],
-    context: CallContext,
+    mut context: CallContext,
 ) -> Vec<ToolResult> {
     let mut results: Vec<Option<ToolResult>> = Vec::with_capacity(calls.len());
     let mut allowed: Vec<(usize, &ToolCall, CallTraits)> = Vec::new();
     let mut over = Box::pin(over(&context, &SystemClock));
     for (place, call) in calls.iter().enumerate() {
         // The end comes first: a check that never answers must not keep the calls from ending.
-        let Either::Right((authorization, _)) = select(&mut over, Box::pin(authorize(runner, call))).await
+        let Either::Right((authorization, _)) =
+            select(&mut over, Box::pin(authorize(runner, call, &context.standing))).await
         else {
             break;
         };
@@ -61,6 +63,9 @@ pub async fn execute_tool_calls(
             allowed[range].iter().map(|(place, call, _)| (*place, *call)).collect();
         let mut batch = Batch::start(runner, &calls, &context, &SystemClock, CANCEL_GRACE);
         while let Some((place, result, _)) = batch.next().await {
+            if let Some(active) = &result.active_skills {
+                context.standing.activate(active);
+            }
             results[place] = Some(result);
         }
     }
@@ -93,10 +98,14 @@ pub(crate) fn batches(access: &[Access]) -> Vec<Range<usize>> {
 }
 
 /// Whether a call may run. A policy that panics denies.
-pub(crate) async fn authorize(runner: &dyn ToolRunner, call: &ToolCall) -> Authorization {
-    AssertUnwindSafe(async { runner.authorize(call).await }).catch_unwind().await.unwrap_or_else(|_| {
-        Authorization::Deny { reason: "the check whether this call may run has crashed".to_owned() }
-    })
+pub(crate) async fn authorize(
+    runner: &dyn ToolRunner,
+    call: &ToolCall,
+    standing: &Standing,
+) -> Authorization {
+    AssertUnwindSafe(async { runner.authorize(call, standing).await }).catch_unwind().await.unwrap_or_else(
+        |_| Authorization::Deny { reason: "the check whether this call may run has crashed".to_owned() },
+    )
 }
 
 /// What a call is like. Where that panics, the most careful assumption stands.
@@ -137,7 +146,7 @@ impl<'a> Batch<'a> {
         grace: Duration,
     ) -> Self {
         let cancel = context.cancel.child_token();
-        let context = CallContext { deadline: context.deadline, cancel: cancel.clone() };
+        let context = CallContext { cancel: cancel.clone(), ..context.clone() };
         let running = calls
             .iter()
             .map(|(place, call)| run_one(runner, *place, call, context.clone()).boxed())

@@ -283,7 +283,7 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
         }],
         EventKind::ApprovalDecided { call, decision } => {
             let (result, deny_message) = match decision {
-                Decision::Allow => ("allow", None),
+                Decision::Allow | Decision::Grant { .. } => ("allow", None),
                 Decision::Deny { reason } => ("deny", Some(reason.clone())),
             };
             vec![

@@ -14,6 +14,7 @@ use crate::limits::Limits;
 use crate::message::{Message, Role};
 use crate::profile::Profile;
 use crate::queue::{QueueId, QueuedInput};
+use crate::standing::Standing;
 use crate::tool::{ToolCall, ToolResult};
 use crate::usage::Usage;
 
@@ -38,6 +39,7 @@ pub struct State {
     pub(crate) replaced: BTreeSet<(usize, usize)>,
     /// The container of the model's service that the session uses.
     pub(crate) container: Option<ContainerId>,
+    pub(crate) standing: Standing,
 }
 
 /// What the last message is, where its role does not tell.
@@ -185,6 +187,12 @@ impl State {
     #[must_use]
     pub const fn container(&self) -> Option<&ContainerId> {
         self.container.as_ref()
+    }
+
+    /// Which skills are active, and what was granted for longer than one call.
+    #[must_use]
+    pub const fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// The calls of the last answer in order, while any of them lacks its result; else none.

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::profile::PinnedSkill;
+
 /// The only field of an input that was not a JSON object; see [`ToolCall::invalid_input`].
 pub const INVALID_JSON: &str = "INVALID_JSON";
 
@@ -114,6 +116,9 @@ pub struct ToolResult {
     /// account.
     #[serde(default, skip_serializing_if = "ToolEnding::is_returned")]
     pub ending: ToolEnding,
+    /// The skills that are active from now on, the most recent last, where the call changed that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_skills: Option<Vec<PinnedSkill>>,
 }
 
 /// How a call that ran ended, as far as whoever ran it knows.
@@ -151,6 +156,7 @@ impl ToolResult {
             content: vec![ResultContent::Text { text: text.into() }],
             is_error: false,
             ending: ToolEnding::Returned,
+            active_skills: None,
         }
     }
 
@@ -164,6 +170,13 @@ impl ToolResult {
     #[must_use]
     pub const fn ended(mut self, ending: ToolEnding) -> Self {
         self.ending = ending;
+        self
+    }
+
+    /// The same, after which these skills are active.
+    #[must_use]
+    pub fn activating(mut self, active: Vec<PinnedSkill>) -> Self {
+        self.active_skills = Some(active);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_conversation::{Composer, Composition, ToolDefinition};
+use conjure_conversation::{Composer, Composition, Standing, ToolDefinition};
 use conjure_skill::Skill;
 
 use crate::options::PromptOptions;
@@ -33,7 +33,7 @@ impl SkillComposer {
 }
 
 impl Composer for SkillComposer {
-    fn compose(&self) -> Composition {
+    fn compose(&self, _: &Standing) -> Composition {
         self.composition.clone()
     }
 }
@@ -48,7 +48,8 @@ mod tests {
         let options = PromptOptions { workspace: Some("/workspace".into()), ..PromptOptions::default() };
         let composer =
             SkillComposer::new("Be brief.", [], tool_definitions(&ToolOptions::default()), &options);
-        let (first, second) = (composer.compose(), composer.compose());
+        let (first, second) =
+            (composer.compose(&Standing::default()), composer.compose(&Standing::default()));
         assert_eq!(first.instructions[0], "Be brief.");
         assert!(first.instructions[1].contains("\n/workspace\n"), "{:?}", first.instructions);
         assert_eq!(first.instructions.len(), 2);

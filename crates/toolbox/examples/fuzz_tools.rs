@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use campaign::Random;
-use conjure_base::{Deadline, Redactor};
+use conjure_base::Redactor;
 use conjure_conversation::{
-    Access, Authorization, Block, CallContext, CallTraits, ResultContent, ToolCall, ToolDefinition,
+    Access, Authorization, Block, CallContext, CallTraits, ResultContent, Standing, ToolCall, ToolDefinition,
     ToolResult, ToolRunner as _,
 };
 use conjure_sandbox::{
@@ -34,7 +34,6 @@ use conjure_toolbox::{OutputLimits, ToolOutcome, Toolbox, tool_fn};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "s3cr3t-value";
 
@@ -128,8 +127,8 @@ fn toolbox(executor: Arc<dyn Executor>) -> Toolbox {
 
 async fn run(toolbox: &Toolbox, call: &ToolCall) -> ToolResult {
     let _ = toolbox.traits(call);
-    assert_eq!(toolbox.authorize(call).await, Authorization::Allow);
-    let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+    assert_eq!(toolbox.authorize(call, &Standing::default()).await, Authorization::Allow);
+    let context = CallContext::default();
     let result = toolbox.run(call, context).await;
     check(call, &result);
     result

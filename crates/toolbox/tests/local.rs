@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
     Access, CallContext, CallTraits, ToolCall, ToolDefinition, ToolResult, ToolRunner, execute_tool_calls,
 };
 use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox, SharedFolder};
 use conjure_toolbox::{OutputLimits, ToolOutcome, Toolbox, ToolboxBuilder, tool_fn};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 /// A workspace, a skill beside it, and a sandbox for both.
 struct Bed {
@@ -61,7 +60,7 @@ impl Bed {
 }
 
 fn context() -> CallContext {
-    CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() }
+    CallContext::default()
 }
 
 fn bash(id: &str, command: &str) -> ToolCall {

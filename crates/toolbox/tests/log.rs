@@ -3,11 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conjure_base::Deadline;
 use conjure_conversation::{Access, CallContext, CallTraits, ToolCall, ToolDefinition, ToolRunner as _};
 use conjure_toolbox::{ToolOutcome, Toolbox, tool_fn};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 /// Keeps the events of calls as text.
 #[derive(Clone, Default)]
@@ -68,7 +66,7 @@ async fn every_call_is_logged_without_content() {
         ("toolu_4", "tell", json!("a secret")),
         ("toolu_5", "a_secret", json!({})),
     ] {
-        let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+        let context = CallContext::default();
         toolbox.run(&ToolCall::new(id, name, &input), context).await;
     }
     insta::assert_snapshot!(log.0.lock().unwrap().join("\n"));

@@ -10,7 +10,7 @@ use conjure_anthropic::fake::{Captured, FakeMessages, Reply};
 use conjure_anthropic::{Caching, Client, Config, Options};
 use conjure_conversation::{
     Access, Authorization, Block, CallContext, CallTraits, Composition, LoopOptions, Message, Response,
-    ResultContent, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner, Usage, run_loop,
+    ResultContent, Standing, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner, Usage, run_loop,
 };
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
@@ -33,7 +33,7 @@ impl ToolRunner for Tools {
         CallTraits { access: Access::Shared, idempotent: true }
     }
 
-    fn authorize<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Allow })
     }
 

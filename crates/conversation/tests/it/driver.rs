@@ -8,9 +8,9 @@ use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
     ApiErrorKind, Block, CommandKind, Composer, Composition, Conversation, Decision, DriveError, Event,
     EventKind, Ledger, LedgerError, Limits, LoopError, LoopOptions, MemoryLedger, Message, ModelError,
-    ModelErrorKind, ModelEvent, Observer, PairingError, PostKind, QueueId, Receipt, Rejection, Rim, Step,
-    StopReason, SubmitError, TurnOptions, TurnOutcome, TurnStop, model_fn, next, parse_response, run_loop,
-    run_turn,
+    ModelErrorKind, ModelEvent, Observer, PairingError, PostKind, QueueId, Receipt, Rejection, Rim, Standing,
+    Step, StopReason, SubmitError, TurnOptions, TurnOutcome, TurnStop, model_fn, next, parse_response,
+    run_loop, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -163,7 +163,7 @@ async fn a_post_after_the_turn_is_queued_or_given_back() {
 async fn a_composer_that_panics_fails_the_turn_and_nothing_else() {
     struct Broken;
     impl Composer for Broken {
-        fn compose(&self) -> Composition {
+        fn compose(&self, _: &Standing) -> Composition {
             panic!("this composer panics")
         }
     }

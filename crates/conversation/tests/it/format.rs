@@ -2,10 +2,10 @@
 
 use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    ApiErrorKind, Block, BlockKind, Command, CommandKind, Decision, Event, EventKind, Limit, Limits, Message,
-    ModelError, ModelErrorKind, PinnedSkill, Profile, ResultContent, State, StopReason, ToolOutcome,
-    ToolResult, TurnStop, Usage, Withheld, apply, conversation_complete, decide, extract_tool_uses,
-    format_tool_results_message, parse_response,
+    Activation, ApiErrorKind, Block, BlockKind, Command, CommandKind, Decision, Event, EventKind, Limit,
+    Limits, Message, ModelError, ModelErrorKind, PinnedSkill, Profile, ResultContent, State, StopReason,
+    ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply, conversation_complete, decide,
+    extract_tool_uses, format_tool_results_message, parse_response,
 };
 
 use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
@@ -191,7 +191,12 @@ fn a_profile_names_all_that_a_revival_needs_and_no_secret() {
         catalog: Some("sales".to_owned()),
         workspace: Some("/srv/work".into()),
         environment: [("REGION".to_owned(), "north".to_owned())].into(),
-        withheld: Withheld { environment: names(["API_TOKEN"]), secrets: names(["PASSWORD"]) },
+        withheld: Withheld {
+            environment: names(["API_TOKEN"]),
+            secrets: names(["PASSWORD"]),
+            ..Withheld::default()
+        },
+        activation: Activation::View,
         ..Profile::default()
     };
     let open = Command { at: state_time(), kind: CommandKind::Open { profile: Box::new(profile) } };
@@ -209,6 +214,7 @@ fn events_of_sessions_load_and_are_still_written_so() {
     let mut state = State::default();
     let profile = Profile {
         base_prompt: "Be brief.".to_owned(),
+        activation: Activation::View,
         skills: vec![PinnedSkill { name: "sales-report".to_owned(), digest: Digest::of(b"skill") }],
         limits: Limits { model_calls: 3, ..Limits::default() },
         model: Some("m".to_owned()),

@@ -10,7 +10,7 @@ use conjure_base::{CallId, Clock as _, SystemClock};
 use conjure_conversation::{
     Access, Authorization, Block, CallContext, CallTraits, CommandKind, Composition, Conversation, Event,
     Ledger, LedgerError, Limits, MemoryLedger, Message, Model, ModelError, ModelEvent, ModelStream, Observer,
-    Post, PostKind, Receipt, Request, Response, Rim, StopReason, ToolCall, ToolResult, ToolRunner,
+    Post, PostKind, Receipt, Request, Response, Rim, Standing, StopReason, ToolCall, ToolResult, ToolRunner,
     TurnOptions, TurnOutcome, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
@@ -148,7 +148,7 @@ impl ToolRunner for FakeTools {
         CallTraits { access, idempotent: call.name == "read" }
     }
 
-    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
         async move {
             give_way().await;
             match call.name.as_str() {

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
-    Access, Authorization, CallContext, CallTraits, StopReason, ToolCall, ToolResult, ToolRunner,
+    Access, Authorization, CallContext, CallTraits, Standing, StopReason, ToolCall, ToolResult, ToolRunner,
     TurnOutcome, TurnStop, execute_tool_calls,
 };
 use futures_util::future::{BoxFuture, pending};
-use tokio_util::sync::CancellationToken;
 
 use crate::support::{FakeModel, FakeTools, World, call, calls, outline, start, text};
 
 fn context() -> CallContext {
-    CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() }
+    CallContext::default()
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,7 +49,7 @@ async fn a_deadline_ends_tools_that_do_not_and_later_batches_are_not_started() {
     let tools = FakeTools::default();
     let calls = [call("hang", "1"), call("obey", "2"), call("write", "3")];
     let deadline = SystemClock.deadline(Duration::from_secs(5));
-    let context = CallContext { deadline, cancel: CancellationToken::new() };
+    let context = CallContext { deadline, ..CallContext::default() };
     let results = execute_tool_calls(&tools, &calls, context.clone()).await;
     assert!(results[0].text().starts_with("cancelled: "), "{results:?}");
     assert_eq!(results[1].text(), "obey done");
@@ -66,7 +65,7 @@ async fn a_check_that_never_answers_does_not_keep_calls_from_ending() {
         fn traits(&self, _: &ToolCall) -> CallTraits {
             CallTraits { access: Access::Shared, idempotent: true }
         }
-        fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+        fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
             if call.id.as_str() == "1" {
                 Box::pin(async { Authorization::Allow })
             } else {
@@ -78,7 +77,7 @@ async fn a_check_that_never_answers_does_not_keep_calls_from_ending() {
         }
     }
     let deadline = SystemClock.deadline(Duration::from_secs(5));
-    let context = CallContext { deadline, cancel: CancellationToken::new() };
+    let context = CallContext { deadline, ..CallContext::default() };
     let calls = [call("read", "1"), call("read", "2"), call("read", "3")];
     let results = execute_tool_calls(&NeverSays, &calls, context).await;
     let ids: Vec<&str> = results.iter().map(|result| result.tool_use_id.as_str()).collect();

@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
-use conjure_base::{Deadline, Redactor};
+use conjure_base::Redactor;
 use conjure_conversation::{CallContext, ResultContent, ToolCall, ToolResult, ToolRunner as _};
 use conjure_sandbox::{
     CommandEnd, CommandOutcome, CommandOutput, DiskUsage, LimitsReached, QuotaExcess, SandboxError,
     SandboxErrorKind,
 };
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::fake::{FakeCommand, FakeExecutor, ended, exited};
 use crate::{OutputLimits, Toolbox};
 
 async fn call_with(executor: &FakeExecutor, limits: OutputLimits, tool: &str, input: Value) -> ToolResult {
     let toolbox = Toolbox::builder().executor(Arc::new(executor.clone())).limits(limits).build().unwrap();
-    let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+    let context = CallContext::default();
     toolbox.run(&ToolCall::new("toolu_1", tool, &input), context).await
 }
 
@@ -57,7 +56,7 @@ async fn what_a_cut_line_leaves_of_a_secret_is_not_shown() {
         .redactor(Redactor::new([("KEY", "s3cr3t-value")]))
         .build()
         .unwrap();
-    let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+    let context = CallContext::default();
     let result = toolbox.run(&ToolCall::new("toolu_1", "view", &json!({"path": "long.txt"})), context).await;
     let text = result.text();
     assert!(text.contains("too long") && text.contains("[REDACTED:KEY]") && !text.contains("s3cr"), "{text}");

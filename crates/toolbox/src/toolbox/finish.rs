@@ -44,7 +44,13 @@ impl Toolbox {
             let said = if is_error { "[the call failed and gave no reason]" } else { "[no output]" };
             content.push(text(said.to_owned()));
         }
-        ToolResult { tool_use_id: call.clone(), content, is_error, ending: outcome.status.ending() }
+        ToolResult {
+            tool_use_id: call.clone(),
+            content,
+            is_error,
+            ending: outcome.status.ending(),
+            active_skills: None,
+        }
     }
 }
 

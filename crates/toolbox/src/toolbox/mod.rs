@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, Redactor};
 use conjure_conversation::{
-    Access, Authorization, CallContext, CallTraits, ResultContent, ToolCall, ToolDefinition, ToolResult,
-    ToolRunner,
+    Access, Authorization, CallContext, CallTraits, ResultContent, Standing, ToolCall, ToolDefinition,
+    ToolResult, ToolRunner,
 };
 use conjure_prompt::BuiltinTool;
 use conjure_sandbox::{CallOptions, Executor};
@@ -43,11 +43,9 @@ const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 /// Dropping the future of a call ends the call: its token is cancelled, and what it started in a sandbox is ended.
 ///
 /// ```
-/// use conjure_base::Deadline;
 /// use conjure_conversation::{Access, CallContext, CallTraits, ToolCall, ToolDefinition, execute_tool_calls};
 /// use conjure_toolbox::{ToolOutcome, Toolbox, tool_fn};
 /// use serde_json::json;
-/// use tokio_util::sync::CancellationToken;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -70,7 +68,7 @@ const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 /// let toolbox = Toolbox::builder().tool(add).build()?;
 ///
 /// let calls = [ToolCall::new("toolu_1", "add", &json!({"a": 2, "b": 3}))];
-/// let context = CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+/// let context = CallContext::default();
 /// let results = execute_tool_calls(&toolbox, &calls, context).await;
 /// assert_eq!(results[0].text(), "5");
 /// # Ok(())
@@ -277,7 +275,7 @@ impl ToolRunner for Toolbox {
         }
     }
 
-    fn authorize<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
         match self.prepare(call) {
             // It only produces an error: nobody need be asked.
             Prepared::Rejected(_) => Box::pin(future::ready(Authorization::Allow)),

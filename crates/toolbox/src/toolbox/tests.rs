@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conjure_base::{SessionId, SystemClock, TenantId};
-use conjure_conversation::ResultContent;
+use conjure_conversation::{ResultContent, Standing};
 use conjure_prompt::ToolOptions;
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::tool::tool_fn;
 use crate::{DenyAll, approver_fn};
 
 fn context() -> CallContext {
-    CallContext { deadline: Deadline::NEVER, cancel: CancellationToken::new() }
+    CallContext::default()
 }
 
 fn bash(script: &str) -> ToolCall {
@@ -165,15 +165,21 @@ async fn the_approver_decides_and_is_not_bothered_with_calls_that_cannot_run() {
     });
     let toolbox = over(&FakeExecutor::new()).approver(approver).build().unwrap();
     let view = ToolCall::new("a", "view", &json!({"path": "a"}));
-    assert_eq!(toolbox.authorize(&view).await, Authorization::Allow);
-    assert_eq!(toolbox.authorize(&bash("ls")).await, Authorization::Ask { reason: "may it?".to_owned() });
-    assert_eq!(toolbox.authorize(&host_call("unknown")).await, Authorization::Allow);
-    assert_eq!(toolbox.authorize(&host_call("view")).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&view, &Standing::default()).await, Authorization::Allow);
+    assert_eq!(
+        toolbox.authorize(&bash("ls"), &Standing::default()).await,
+        Authorization::Ask { reason: "may it?".to_owned() }
+    );
+    assert_eq!(toolbox.authorize(&host_call("unknown"), &Standing::default()).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&host_call("view"), &Standing::default()).await, Authorization::Allow);
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
     let deny = DenyAll { reason: "not here".to_owned() };
     let toolbox = over(&FakeExecutor::new()).approver(deny).build().unwrap();
-    assert_eq!(toolbox.authorize(&view).await, Authorization::Deny { reason: "not here".to_owned() });
+    assert_eq!(
+        toolbox.authorize(&view, &Standing::default()).await,
+        Authorization::Deny { reason: "not here".to_owned() }
+    );
 }
 
 #[tokio::test]
@@ -199,12 +205,12 @@ async fn host_tools_and_the_approver_know_for_whom_a_call_is_made() {
     let toolbox =
         over(&FakeExecutor::new()).tool(whose()).approver(OfOne(tenant.clone())).caller(caller.clone());
     let toolbox = toolbox.build().unwrap();
-    assert_eq!(toolbox.authorize(&host_call("whose")).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&host_call("whose"), &Standing::default()).await, Authorization::Allow);
     let result = toolbox.run(&host_call("whose"), context()).await;
     assert_eq!(result.text(), format!("acme {}", caller.session));
 
     let toolbox = over(&FakeExecutor::new()).tool(whose()).approver(OfOne(tenant)).build().unwrap();
-    let denied = toolbox.authorize(&host_call("whose")).await;
+    let denied = toolbox.authorize(&host_call("whose"), &Standing::default()).await;
     assert_eq!(denied, Authorization::Deny { reason: "whose is it?".to_owned() });
     assert_eq!(toolbox.run(&host_call("whose"), context()).await.text(), "nobody's");
 }
@@ -432,7 +438,7 @@ async fn a_call_whose_input_was_no_object_never_runs() {
     for name in ["host", "view", "bash_tool"] {
         let call = ToolCall::new("toolu_1", name, &json!({"INVALID_JSON": "{\"path\": "}));
         // Nobody is asked about a call that only gives an error.
-        assert_eq!(toolbox.authorize(&call).await, Authorization::Allow);
+        assert_eq!(toolbox.authorize(&call, &Standing::default()).await, Authorization::Allow);
         let result = toolbox.run(&call, context()).await;
         let expected = format!(
             "bad input for `{name}`: it is not a JSON object (EOF while parsing a value at line 1 column 9), so nothing was \

@@ -13,7 +13,7 @@ use super::{answer, asked, request};
 use crate::scripted::{Recorder, Script, ScriptFormat, ScriptedModel};
 use crate::{
     Access, Authorization, Block, CallContext, CallTraits, Composer, Composition, LoopOptions, LoopOutcome,
-    Message, Model, ToolCall, ToolResult, ToolRunner, TurnOutcome, TurnStop, run_loop,
+    Message, Model, Standing, ToolCall, ToolResult, ToolRunner, TurnOutcome, TurnStop, run_loop,
 };
 
 fn fixtures() -> PathBuf {
@@ -28,7 +28,7 @@ fn script(name: &str) -> PathBuf {
 struct Skills;
 
 impl Composer for Skills {
-    fn compose(&self) -> Composition {
+    fn compose(&self, _: &Standing) -> Composition {
         let mut block = "<available_skills>\n".to_owned();
         for name in ["log-analyzer", "minimal-skill", "sales-report", "test-skill"] {
             let location = fixtures().join("skills").join(name).join("SKILL.md");
@@ -49,7 +49,7 @@ impl ToolRunner for Tools {
         CallTraits { access: Access::Shared, idempotent: false }
     }
 
-    fn authorize<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Allow })
     }
 

@@ -1,0 +1,94 @@
+//! What of a session's state counts for its instructions and its tools: which skills are active, and what was granted for longer than
+//! one call.
+//!
+//! It is changed by recorded events alone, and handed out by value: whoever composes a request or runs a call sees one moment of it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::profile::PinnedSkill;
+
+/// The active skills of a session, and its grants. Clones share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    active: Arc<[PinnedSkill]>,
+    grants: Arc<[Grant]>,
+}
+
+/// No skill is active, nothing is granted. No allocation: sessions without either share nothing.
+impl Default for Standing {
+    fn default() -> Self {
+        Self { active: Arc::default(), grants: Arc::default() }
+    }
+}
+
+impl Standing {
+    /// These skills are active, the most recent last.
+    #[must_use]
+    pub fn with_active(active: impl Into<Arc<[PinnedSkill]>>) -> Self {
+        Self { active: active.into(), ..Self::default() }
+    }
+
+    /// The active skills, the most recently loaded last.
+    #[must_use]
+    pub fn active_skills(&self) -> &[PinnedSkill] {
+        &self.active
+    }
+
+    /// The active skill of this name.
+    #[must_use]
+    pub fn active_skill(&self, name: &str) -> Option<&PinnedSkill> {
+        self.active.iter().find(|skill| skill.name == name)
+    }
+
+    /// What was granted and still holds: a grant of a skill that is not active, or is of another content now, is not among it.
+    pub fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.iter().filter(|grant| match &grant.scope {
+            GrantScope::Session => true,
+            GrantScope::Skill(skill) => self.active.contains(skill),
+        })
+    }
+
+    pub(crate) fn activate(&mut self, active: &[PinnedSkill]) {
+        if *self.active != *active {
+            self.active = active.into();
+            // A grant holds for one content. Another one of the same name, should it ever come, begins without.
+            let gone = |grant: &Grant| match &grant.scope {
+                GrantScope::Session => false,
+                GrantScope::Skill(skill) => {
+                    active.iter().any(|other| other.name == skill.name && other.digest != skill.digest)
+                }
+            };
+            if self.grants.iter().any(gone) {
+                self.grants = self.grants.iter().filter(|grant| !gone(grant)).cloned().collect();
+            }
+        }
+    }
+
+    pub(crate) fn grant(&mut self, grant: &Grant) {
+        if !self.grants.contains(grant) {
+            self.grants = self.grants.iter().chain([grant]).cloned().collect();
+        }
+    }
+}
+
+/// What a person allowed for more than one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Which calls, in the grammar of a skill's `allowed-tools`: `view`, or `bash_tool(git:*)`.
+    pub rule: String,
+    /// For how long.
+    pub scope: GrantScope,
+}
+
+/// For how long a grant holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum GrantScope {
+    /// As long as the session is there.
+    Session,
+    /// While this skill is active, with this content.
+    Skill(PinnedSkill),
+}
