@@ -108,6 +108,8 @@ rules! {
     FieldNotText = "field-not-text",
     /// `metadata` is not a map of texts to texts.
     MetadataShape = "metadata-shape",
+    /// A rule of `allowed-tools` that is not understood, and approves nothing.
+    AllowedTools = "allowed-tools",
     /// The package is broken, hostile or too large.
     PackageInvalid = "package-invalid",
     /// The packages of one discovery are too large together; this one is not unpacked.

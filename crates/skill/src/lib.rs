@@ -3,6 +3,7 @@
 //! Reading is pure ([`Frontmatter::parse`]), loading reads no more than it needs ([`Skill::load`]), and every file of a
 //! skill is read beneath a handle of its folder.
 
+mod allowed_tools;
 mod catalog;
 mod diagnostic;
 mod discovery;
@@ -22,6 +23,7 @@ mod validate;
 mod walk;
 mod yaml;
 
+pub use allowed_tools::{AllowRule, AllowRuleError, AllowedTools, Glob, Pattern};
 pub use catalog::{Catalog, find, index};
 pub use diagnostic::{Diagnostic, Position, RuleId, Severity};
 pub use discovery::{Bounds, Discovery, Links, Scope, ScopeKind, Trust, discover, load_all, scan_directory};

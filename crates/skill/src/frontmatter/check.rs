@@ -1,6 +1,7 @@
 //! The rules of the fields, with the reference validator's messages in its order.
 
 use super::{Findings, Folder, Frontmatter, Mode};
+use crate::allowed_tools::AllowedTools;
 use crate::diagnostic::{RuleId, Severity};
 use crate::metadata::Metadata;
 use crate::name::{self, NameProblem, SkillName};
@@ -46,7 +47,7 @@ pub(super) fn check(
     let description = rules.description(fields.description);
     let compatibility = rules.compatibility(fields.compatibility);
     let license = rules.text("license", fields.license);
-    let allowed_tools = rules.text("allowed-tools", fields.allowed_tools);
+    let allowed_tools = rules.allowed_tools(fields.allowed_tools);
     let metadata = rules.metadata(fields.metadata);
     Some(Frontmatter {
         name: name?,
@@ -233,6 +234,16 @@ impl Rules<'_, '_> {
             self.add(RuleId::FieldNotText, Severity::Warning, message, node.mark);
         }
         Some(plain(&node))
+    }
+
+    /// The rules are kept as they were written; of what is not understood the author is told.
+    fn allowed_tools(&mut self, node: Option<Node>) -> Option<String> {
+        let mark = node.as_ref().map_or(START, |node| node.mark);
+        let text = self.text("allowed-tools", node)?;
+        for problem in AllowedTools::parse(&text).1 {
+            self.add(problem.rule(), problem.severity(), problem.message(), mark);
+        }
+        Some(text)
     }
 
     fn metadata(&mut self, node: Option<Node>) -> Metadata {
