@@ -63,9 +63,9 @@ pub use conjure_skill::{
 
 // What the model is told.
 pub use conjure_prompt::{
-    ActivationStyle, BuiltinTool, Locations, PromptOptions, SkillComposer, ToolOptions,
-    available_skills_block, available_skills_block_at, build_tools_param, discovery_instructions,
-    parse_tool_use,
+    BuiltinTool, Locations, PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillTool,
+    SkillToolOptions, ToolOptions, available_skills_block, available_skills_block_at, build_tools_param,
+    discovery_instructions, parse_tool_use, skill_tool_definitions,
 };
 
 // Conversations.

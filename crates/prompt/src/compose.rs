@@ -1,40 +1,82 @@
-//! The composer of a session: what the model is told beside the messages, made once and handed out unchanged.
+//! The composer of a session: what the model is told beside the messages.
+//!
+//! All but the active skills is made once and handed out unchanged, so a request is told the same bytes as the one before it unless
+//! a skill was loaded or unloaded. A crash loses nothing: the same skills and options give the same composer.
 
 use std::sync::Arc;
 
-use conjure_conversation::{Composer, Composition, Standing, ToolDefinition};
+use conjure_conversation::{Activation, Composer, Composition, Delivery, Standing, ToolDefinition};
 use conjure_skill::Skill;
 
 use crate::options::PromptOptions;
-use crate::system::parts;
+use crate::session_skills::SessionSkills;
+use crate::skill_tools::SkillTool;
+use crate::system::{Scripts, skills_fragment, stable_parts};
 
-/// Base prompt, environment, skills and tools, in this order. Made once, so that every call of a session is told
-/// the same bytes. It holds nothing that a crash could lose: the same skills and options give the same composer.
+/// Base prompt, environment, skills, then the instructions of the active ones; and the tools.
 #[derive(Debug, Clone, Default)]
 pub struct SkillComposer {
-    composition: Composition,
+    stable: Composition,
+    active: Active,
+}
+
+/// Where the instructions of active skills stand.
+#[derive(Debug, Clone, Default)]
+enum Active {
+    /// Not in here: they were read, or are in the result that loaded them.
+    #[default]
+    Elsewhere,
+    /// Behind what is stable.
+    Told(SessionSkills),
 }
 
 impl SkillComposer {
     /// The composer of these instructions and tools. The tools keep their order.
+    ///
+    /// It tells of skills that are read with `view`. What options say of loading is wording only: [`SkillComposer::of_session`]
+    /// tells the instructions of active skills, too.
     pub fn new<'s>(
         base_prompt: &str,
         skills: impl IntoIterator<Item = &'s Skill>,
         tools: impl Into<Arc<[ToolDefinition]>>,
         options: &PromptOptions,
     ) -> Self {
-        Self {
-            composition: Composition {
-                instructions: parts(base_prompt, skills, options),
-                tools: tools.into(),
-            },
-        }
+        let tools = tools.into();
+        let run_script = SkillTool::RunScript.name();
+        let scripts =
+            if tools.iter().any(|tool| tool.name == run_script) { Scripts::Some } else { Scripts::None };
+        let skills = skills_fragment(skills, options, scripts);
+        let stable = Composition { instructions: stable_parts(base_prompt, options, skills), tools };
+        Self { stable, active: Active::Elsewhere }
+    }
+
+    /// The composer of a session with these skills. Under [`Activation::Load`] and [`Delivery::Instructions`] the instructions of the
+    /// skills that are active stand behind everything else, in a part of their own.
+    pub fn of_session(
+        base_prompt: &str,
+        skills: &SessionSkills,
+        tools: impl Into<Arc<[ToolDefinition]>>,
+        options: &PromptOptions,
+    ) -> Self {
+        let plain = Self::new(base_prompt, skills.iter().map(|skill| &**skill.skill()), tools, options);
+        let active = match (options.activation, options.delivery) {
+            (Activation::Load, Delivery::Instructions) => Active::Told(skills.clone()),
+            _ => Active::Elsewhere,
+        };
+        Self { active, ..plain }
     }
 }
 
 impl Composer for SkillComposer {
-    fn compose(&self, _: &Standing) -> Composition {
-        self.composition.clone()
+    fn compose(&self, standing: &Standing) -> Composition {
+        let mut composition = self.stable.clone();
+        if let Active::Told(skills) = &self.active {
+            let block = skills.active_skills_block(standing);
+            if !block.is_empty() {
+                composition.instructions.push(block);
+            }
+        }
+        composition
     }
 }
 

@@ -1,20 +1,27 @@
 //! What the model sees of skills: tool definitions and instructions, everything escaped.
 //!
-//! Everything in here is pure and deterministic: the same skills and options give the same bytes, since the
-//! model's service caches by prefix. Nothing in here knows how tools run or where a sandbox has its files; the
-//! host says so with [`Locations`].
+//! Everything in here is deterministic: the same skills, options and active skills give the same bytes, since the model's service
+//! caches by prefix. Nothing is read but what a loaded skill's folder holds ([`SessionSkill`]), once. Nothing in here knows how tools
+//! run or where a sandbox has its files; the host says so with [`Locations`].
 
+mod active;
 mod compose;
 mod locations;
 mod options;
+mod session_skills;
+mod skill_tools;
 mod skills;
 mod system;
 mod tools;
 mod xml;
 
+pub use active::MOST_FILES_NAMED;
 pub use compose::SkillComposer;
+pub use conjure_conversation::{Activation, Delivery};
 pub use locations::Locations;
-pub use options::{ActivationStyle, PromptOptions};
+pub use options::PromptOptions;
+pub use session_skills::{SessionSkill, SessionSkills};
+pub use skill_tools::{SkillTool, SkillToolOptions, skill_tool_definitions};
 pub use skills::{available_skills_block, available_skills_block_at, format_skill};
 pub use system::{build_system_prompt, discovery_instructions, environment_instructions, generate};
 pub use tools::{

@@ -2,24 +2,32 @@
 
 use std::path::PathBuf;
 
+use conjure_conversation::{Activation, Delivery};
+
 use crate::locations::Locations;
 
-/// How the model gets at a skill's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum ActivationStyle {
-    /// It reads `SKILL.md` with the `view` tool.
-    #[default]
-    View,
-}
-
 /// What a host chooses about the prompt.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct PromptOptions {
     /// How the model gets at a skill's instructions.
-    pub style: ActivationStyle,
+    pub activation: Activation,
+    /// Where the instructions of a loaded skill stand. It counts under [`Activation::Load`] alone.
+    pub delivery: Delivery,
     /// Where the model finds each skill.
     pub locations: Locations,
     /// The workspace's path as the sandbox has it; `None`: the model is not told of one.
     pub workspace: Option<PathBuf>,
+}
+
+/// Skills are read with `view`, since a prompt by itself goes with the four built-in tools ([`crate::tool_definitions`]) and no
+/// session remembers what is loaded; locations are the host's, and no workspace is told.
+impl Default for PromptOptions {
+    fn default() -> Self {
+        Self {
+            activation: Activation::View,
+            delivery: Delivery::default(),
+            locations: Locations::default(),
+            workspace: None,
+        }
+    }
 }

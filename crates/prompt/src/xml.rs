@@ -38,6 +38,16 @@ const fn entity(character: char) -> Option<&'static str> {
     })
 }
 
+/// `text` with U+FFFD for the characters that XML 1.0 forbids, and everything else as it is.
+pub(crate) fn without_forbidden(text: &str) -> Cow<'_, str> {
+    let is_forbidden = |c: char| entity(c) == Some(REPLACEMENT);
+    if text.contains(is_forbidden) {
+        Cow::Owned(text.replace(is_forbidden, REPLACEMENT))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
 /// Writes elements, each tag and each value on a line of its own, without indentation.
 #[derive(Debug, Default)]
 pub(crate) struct XmlWriter {
@@ -48,6 +58,13 @@ impl XmlWriter {
     /// Writes `<tag>`, what `content` writes, and `</tag>`.
     pub(crate) fn element(&mut self, tag: &'static str, content: impl FnOnce(&mut Self)) {
         self.line(&format!("<{tag}>"));
+        content(self);
+        self.line(&format!("</{tag}>"));
+    }
+
+    /// The same with a name: `<tag name="...">`.
+    pub(crate) fn named(&mut self, tag: &'static str, name: &str, content: impl FnOnce(&mut Self)) {
+        self.line(&format!("<{tag} name=\"{}\">", escape(name)));
         content(self);
         self.line(&format!("</{tag}>"));
     }
