@@ -15,6 +15,7 @@ Examples:
   conjure sessions show ses_1f
   conjure sessions resume ses_1f --model claude-sonnet-4-5 \"And by quarter?\"
   conjure sessions decide ses_1f toolu_01 --allow
+  conjure sessions decide ses_1f toolu_01 --always
   conjure sessions export ses_1f > events.jsonl
 
 The beginning of an id is enough, where no other session's begins so.";
@@ -31,6 +32,7 @@ those of `conjure run`.";
 const DECIDE_EXAMPLES: &str = "\
 Examples:
   conjure sessions decide ses_1f toolu_01 --allow
+  conjure sessions decide ses_1f toolu_01 --always
   conjure sessions decide ses_1f toolu_01 --deny --reason \"not in this folder\"
 
 Output and exit codes are those of `conjure run`: code 6 where another call waits.";
@@ -174,13 +176,16 @@ pub(crate) struct DecideArgs {
     #[arg(value_name = "CALL")]
     pub(crate) call: String,
     /// Run it.
-    #[arg(long, conflicts_with = "deny", required_unless_present = "deny")]
+    #[arg(long, conflicts_with = "deny", required_unless_present_any = ["deny", "always"])]
     pub(crate) allow: bool,
+    /// Run it, and in this session all later calls of its tool; of `bash_tool`, those whose command begins with the same word.
+    #[arg(long, conflicts_with = "deny")]
+    pub(crate) always: bool,
     /// Do not run it; the model is told so.
     #[arg(long)]
     pub(crate) deny: bool,
     /// Why not, as the model is told.
-    #[arg(long, value_name = "TEXT", conflicts_with = "allow")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["allow", "always"])]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) going: GoingArgs,

@@ -215,7 +215,7 @@ fn rules_that_cannot_be_are_usage_errors() {
 fn answered(bed: &Bed, script: &Path, rules: &[&str], answers: &[&str]) -> Finished {
     let mut running = bed.at_terminal(Terminal::new(), script, &[&["--ask", "bash_tool"], rules].concat());
     for (place, answer) in answers.iter().enumerate() {
-        running.shows("calls of this tool > ", place + 1);
+        running.shows(" > ", place + 1);
         running.types(answer);
     }
     running.wait()
@@ -229,10 +229,67 @@ fn a_person_at_a_terminal_sees_the_call_and_decides() {
     let done = done.says("    echo two >> effects\n    description: x\n");
     done.says("deny bash_tool: that is enough");
 
-    // An answer that is not clear decides nothing, and `a` is for all that comes.
+    // An answer that is not clear decides nothing.
     let bed = Bed::new();
-    let done = answered(&bed, effects(&["one", "two", "three"]).path(), &[], &["\n", "yep\n", "a\n"]).code(0);
-    assert_eq!((bed.effects().as_str(), done.stderr.matches(" > ").count()), ("one three two", 3));
+    let done = answered(&bed, effects(&["one"]).path(), &[], &["\n", "yep\n", "n\n"]).code(0);
+    assert_eq!((bed.effects().as_str(), done.stderr.matches(" no, ").count()), ("", 3));
+}
+
+/// A script whose answer runs these commands.
+fn commands(commands: &[&str]) -> tempfile::NamedTempFile {
+    let call = |command: &&str| {
+        format!("{{tool_use: {{name: bash_tool, input: {{command: '{command}', description: x}}}}}}")
+    };
+    let calls: Vec<String> = commands.iter().map(call).collect();
+    script(&format!("- content: [{}]\n- content: Done.\n", calls.join(", ")))
+}
+
+#[test]
+fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
+    let bed = Bed::new();
+    let commands =
+        commands(&["touch one", "touch two", "touch three; touch four", "cp one five", "A=b touch six"]);
+    // The second is like the first, the third is more than that, the fourth begins otherwise; of the last there is none alike.
+    let answers = ["a\n", "n\n", "n\n", "y\n"];
+    let done = answered(&bed, commands.path(), &[], &answers).code(0);
+    let done = done.says("a: yes, and always `bash_tool(touch:*)` in this session >");
+    let done = done.says("decided allow bash_tool, and always `bash_tool(touch:*)` in this session");
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(bed.workspace.path()), ["one", "six", "two"]);
+    let exported = bed.told(&["sessions", "export", &session_of(&done.stderr)]).finish().code(0);
+    let granted: Vec<_> =
+        exported.json_lines().into_iter().filter(|event| event["type"] == "session.grant_given").collect();
+    assert_eq!(granted.len(), 1);
+    assert_eq!(granted[0]["grant"], serde_json::json!({"rule": "bash_tool(touch:*)", "scope": "session"}));
+}
+
+#[test]
+fn a_call_is_allowed_for_the_session_without_a_terminal() {
+    let bed = Bed::new();
+    let waits =
+        bed.run(commands(&["touch one", "A=b touch two"]).path(), &["--ask", "bash_tool"]).finish().code(6);
+    let id = session_of(&waits.stderr);
+    let script = last_result();
+    let decide = |call: &str, how: &[&str]| {
+        bed.told(&["sessions", "decide", &id, call]).args(how).arg("--script").arg(script.path()).finish()
+    };
+    decide("toolu_script_1", &["--always", "--deny"]).code(2).says("cannot be used with");
+    decide("toolu_script_1", &["--always", "--reason", "x"]).code(2).says("cannot be used with");
+    decide("toolu_script_2", &["--always"])
+        .code(2)
+        .says("the tool call `toolu_script_2` stands for no others: its command begins with no plain word")
+        .says("hint: allow it alone: `--allow`");
+    decide("toolu_script_1", &["--always", "--json"]).code(6);
+    decide("toolu_script_2", &["--allow"]).code(0);
+    let read = bed.told(&["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
+    let told =
+        "*The user's decision on toolu_script_1: allow, and always `bash_tool(touch:*)` in this session*";
+    assert!(read.stdout.contains(told), "{}", read.stdout);
 }
 
 #[test]
@@ -242,7 +299,7 @@ fn what_was_typed_before_the_question_is_no_answer() {
     terminal.types("y\n");
     let script = effects(&["one"]);
     let mut running = bed.at_terminal(terminal, script.path(), &["--ask", "bash_tool"]);
-    running.shows("calls of this tool > ", 1);
+    running.shows(" > ", 1);
     running.types("n\n");
     running.wait().code(0).says("deny bash_tool");
     assert_eq!(bed.effects(), "");
@@ -260,7 +317,7 @@ fn a_question_that_nobody_answers_stays_and_is_asked_again_later() {
     let arguments = ["sessions", "resume", &id, "--script", script.path().to_str().unwrap()];
     let mut running =
         Terminal::new().start(arguments, |conjure| conjure.env("CONJURE_DATA", bed.data.path()));
-    running.shows("calls of this tool > ", 1);
+    running.shows(" > ", 1);
     running.types("y\n");
     running.wait().code(0).says("    echo two >> effects").does_not_say("    echo one >> effects");
     assert_eq!(bed.effects(), "one two");

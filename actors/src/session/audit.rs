@@ -1,5 +1,5 @@
 //! The audit log (specification 15): one event of `tracing` for each tool call of a session that ran or was denied, under the
-//! target `conjure::audit`.
+//! target `conjure::audit`; and one for each grant, which lets later calls run without a question.
 //!
 //! It follows the record: a call is told of when its end is recorded, so each is told of once, whatever ended it, a panic, a
 //! cancellation or a crash of the host; then the next incarnation of the session records that its outcome is unknown, and tells
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use conjure_base::{CallId, Redactor, Timestamp, TurnId};
 use conjure_conversation::{
-    Block, CallStatus, Event, EventKind, ResultContent, State, ToolCall, ToolEnding, ToolOutcome, ToolResult,
+    Block, CallStatus, Decision, Event, EventKind, Grant, GrantScope, ResultContent, State, ToolCall,
+    ToolEnding, ToolOutcome, ToolResult,
 };
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Boundary, Executor};
@@ -38,6 +39,7 @@ struct Book {
     open: BTreeMap<CallId, Open>,
     /// Told of as soon as it is known what must not leave.
     pending: Vec<Entry>,
+    granted: Vec<Granted>,
     fittings: Option<Fittings>,
 }
 
@@ -59,6 +61,14 @@ enum Run {
     Begun(Timestamp),
     /// Before the session was loaded.
     BegunBefore,
+}
+
+/// What a person allowed beyond one call.
+struct Granted {
+    turn: Option<TurnId>,
+    call: CallId,
+    grant: Grant,
+    at: Timestamp,
 }
 
 /// A call that has ended.
@@ -138,6 +148,10 @@ impl Audit {
                     open.run = Run::Begun(event.at);
                 }
             }
+            EventKind::ApprovalDecided { call, decision: Decision::Grant { grant } } => {
+                let (turn, call, grant) = (book.turn, call.clone(), grant.clone());
+                book.granted.push(Granted { turn, call, grant, at: event.at });
+            }
             EventKind::ToolAbandoned { call } => {
                 // It ran, and will run again.
                 if let Some(open) = book.open.get_mut(call) {
@@ -176,6 +190,9 @@ impl Book {
 
     fn tell(&mut self, key: &SessionKey, meter: &Meter) {
         let Some(Fittings { redactor, sandbox }) = &self.fittings else { return };
+        for granted in self.granted.drain(..) {
+            granted.tell(key, redactor);
+        }
         for entry in self.pending.drain(..) {
             let (tool, took) = (&entry.open.call.name, entry.took());
             meter.tool_call(&key.tenant, tool, entry.outcome, took);
@@ -183,6 +200,28 @@ impl Book {
                 entry.tell(key, redactor, sandbox);
             }
         }
+    }
+}
+
+impl Granted {
+    fn tell(self, key: &SessionKey, redactor: &Redactor) {
+        let Self { turn, call, grant, at } = self;
+        let (id, rule) = (redactor.redact(call.as_str()), redactor.redact(&grant.rule));
+        let skill = match &grant.scope {
+            GrantScope::Skill(skill) => Some(format!("{}@{}", redactor.redact(&skill.name), skill.digest)),
+            _ => None,
+        };
+        tracing::info!(
+            target: "conjure::audit",
+            tenant = %key.tenant,
+            session = %key.session,
+            turn = turn.map(TurnId::number),
+            call_id = cut(&id, NAME),
+            rule = cut(&rule, INPUT),
+            skill,
+            granted = %at,
+            "a person allowed more than one call"
+        );
     }
 }
 

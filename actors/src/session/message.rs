@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use conjure_base::{CallId, TurnId};
-use conjure_conversation::{Approval, Block, Decision, FinishedTurn, Limits, QueueId, Usage};
+use conjure_conversation::{
+    Approval, Block, Decision, FinishedTurn, Grant, Limits, PinnedSkill, QueueId, Usage,
+};
 use conjure_sandbox::{Executor, Listing};
 
 use super::error::SessionError;
@@ -94,6 +96,10 @@ pub struct SessionSnapshot {
     pub status: SessionStatus,
     /// The calls that wait for a person.
     pub approvals: Vec<Approval>,
+    /// The active skills, the most recent last.
+    pub active_skills: Vec<PinnedSkill>,
+    /// What was granted for longer than one call, and holds.
+    pub grants: Vec<Grant>,
     /// What waits for its turn.
     pub queue: Vec<QueueId>,
     /// How the last turn ended.

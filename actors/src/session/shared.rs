@@ -352,6 +352,9 @@ impl Shared {
         if let Some(last) = &mut snapshot.last_turn {
             last.stop = redact_stop(&redactor, &last.stop);
         }
+        for grant in &mut snapshot.grants {
+            grant.rule = redactor.redact(&grant.rule).into_owned();
+        }
         for approval in &mut snapshot.approvals {
             approval.reason = redactor.redact(&approval.reason).into_owned();
             if let Cow::Owned(input) = redact_json(&redactor, approval.call.input.get())
@@ -385,6 +388,8 @@ impl Shared {
             events,
             status,
             approvals: state.approvals(),
+            active_skills: state.standing().active_skills().to_vec(),
+            grants: state.standing().grants().cloned().collect(),
             queue: state.queue().map(|queued| queued.id).collect(),
             last_turn: state.last_turn().cloned(),
             usage: *state.usage(),
@@ -439,6 +444,8 @@ impl SessionSnapshot {
             events: 0,
             status: SessionStatus::Idle,
             approvals: Vec::new(),
+            active_skills: Vec::new(),
+            grants: Vec::new(),
             queue: Vec::new(),
             last_turn: None,
             usage: conjure_conversation::Usage {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use conjure_conversation::{Decision, TurnStop};
+use conjure_conversation::{Decision, Grant, GrantScope, TurnStop};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -62,7 +62,10 @@ impl Log {
     fn take(&self) -> Vec<String> {
         let mut lines: Vec<String> = std::mem::take(&mut *self.0.lock().unwrap())
             .into_iter()
-            .map(|Fields(fields)| format!("{} {} {}", fields["turn"], fields["tool"], fields["outcome"]))
+            .map(|Fields(fields)| match fields.get("rule") {
+                Some(rule) => format!("{} {rule} granted", fields["turn"]),
+                None => format!("{} {} {}", fields["turn"], fields["tool"], fields["outcome"]),
+            })
             .collect();
         lines.sort();
         lines
@@ -109,12 +112,26 @@ async fn every_call_that_ran_or_was_denied_is_told_of_once() {
     assert_eq!(turn.end().await, Ok(world::answered()));
     assert_eq!(log.take(), ["2 ask denied"]);
 
+    // Allowed for longer than one call: the grant is told of when it is given, and then the call.
+    let turn = session.send("call ask").await.unwrap();
+    let call = loop {
+        match session.snapshot().await.unwrap().approvals.first() {
+            Some(approval) => break approval.call.id.clone(),
+            None => tokio::task::yield_now().await,
+        }
+    };
+    let grant = Grant { rule: "ask(s3cr3t-value:*)".to_owned(), scope: GrantScope::Session };
+    session.decide(call, Decision::Grant { grant }).await.unwrap();
+    assert_eq!(turn.end().await, Ok(world::answered()));
+    assert_eq!(log.take(), ["4 ask ok", "4 ask([REDACTED:KEY]:*) granted"]);
+    assert_eq!(session.snapshot().await.unwrap().grants[0].rule, "ask([REDACTED:KEY]:*)");
+
     // Interrupted.
     let turn = session.send("call door").await.unwrap();
     host.stage.reached(1).await;
     session.interrupt().await.unwrap();
     assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
-    assert_eq!(log.take(), ["4 door cancelled"]);
+    assert_eq!(log.take(), ["5 door cancelled"]);
 
     // Else the model takes what comes next for the words of that call.
     assert_eq!(session.send("hm").await.unwrap().end().await, Ok(world::answered()));
@@ -126,7 +143,7 @@ async fn every_call_that_ran_or_was_denied_is_told_of_once() {
     assert_eq!(turn.end().await, Ok(world::answered()));
     let lines = log.take();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert_eq!(lines[0], "6 door unknown");
+    assert_eq!(lines[0], "7 door unknown");
 
     // The host is gone without an orderly end: told of by the next, with what must not leave left out.
     let turn = session.send("call door").await.unwrap();
@@ -140,7 +157,7 @@ async fn every_call_that_ran_or_was_denied_is_told_of_once() {
     let session = host.session(&key);
     session.attach().await.unwrap();
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(world::answered()));
-    assert_eq!(log.take(), ["7 door unknown"]);
+    assert_eq!(log.take(), ["8 door unknown"]);
     host.shutdown().await;
     assert_eq!(log.take(), [""; 0]);
 }

@@ -14,7 +14,9 @@ use crate::limits::Limit;
 use crate::machine::results_of_cut_answer;
 use crate::message::Message;
 use crate::model::{ModelError, Response};
+use crate::profile::PinnedSkill;
 use crate::queue::QueueId;
+use crate::standing::Grant;
 use crate::stop::StopReason;
 use crate::tool::ToolResult;
 use crate::usage::Usage;
@@ -80,6 +82,9 @@ pub enum SessionEventKind {
         /// Why it was denied.
         #[serde(skip_serializing_if = "Option::is_none")]
         deny_message: Option<String>,
+        /// What later calls it allows too, where it does.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grant: Option<Grant>,
     },
     /// The model said something.
     #[serde(rename = "agent.message")]
@@ -114,6 +119,22 @@ pub enum SessionEventKind {
         is_error: bool,
         /// How it came to be.
         outcome: ToolOutcome,
+    },
+    /// Other skills are active, or the same in another order: a call has loaded or unloaded one.
+    #[serde(rename = "session.skills_changed")]
+    SessionSkillsChanged {
+        /// The call that did it.
+        tool_use_id: CallId,
+        /// The active skills from now on, the most recent last.
+        active_skills: Vec<PinnedSkill>,
+    },
+    /// A person allowed more than one call.
+    #[serde(rename = "session.grant_given")]
+    SessionGrantGiven {
+        /// The call that the person was asked about.
+        tool_use_id: CallId,
+        /// Which calls, and for how long.
+        grant: Grant,
     },
     /// The session works.
     #[serde(rename = "session.status_running")]
@@ -282,16 +303,24 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
             usage: None,
         }],
         EventKind::ApprovalDecided { call, decision } => {
-            let (result, deny_message) = match decision {
-                Decision::Allow | Decision::Grant { .. } => ("allow", None),
-                Decision::Deny { reason } => ("deny", Some(reason.clone())),
+            let (result, deny_message, grant) = match decision {
+                Decision::Allow => ("allow", None, None),
+                Decision::Grant { grant } => ("allow", None, Some(grant.clone())),
+                Decision::Deny { reason } => ("deny", Some(reason.clone()), None),
             };
-            vec![
-                Kind::UserToolConfirmation { tool_use_id: call.clone(), result, deny_message },
-                Kind::SessionStatusRunning {},
-            ]
+            let tool_use_id = call.clone();
+            let given =
+                grant.clone().map(|grant| Kind::SessionGrantGiven { tool_use_id: call.clone(), grant });
+            let confirmation = Kind::UserToolConfirmation { tool_use_id, result, deny_message, grant };
+            std::iter::once(confirmation).chain(given).chain([Kind::SessionStatusRunning {}]).collect()
         }
-        EventKind::ToolFinished { result, outcome } => vec![tool_result(result, *outcome)],
+        EventKind::ToolFinished { result, outcome } => {
+            let changed = result.active_skills.clone().map(|active_skills| Kind::SessionSkillsChanged {
+                tool_use_id: result.tool_use_id.clone(),
+                active_skills,
+            });
+            std::iter::once(tool_result(result, *outcome)).chain(changed).collect()
+        }
         EventKind::TurnFinished { stop, usage, .. } => {
             let interrupt = (*stop == TurnStop::Interrupted).then_some(Kind::UserInterrupt {});
             let idle = Kind::SessionStatusIdle { stop_reason: stop.into(), usage: Some(*usage) };

@@ -1,6 +1,6 @@
 //! Asking whoever sits at the terminal.
 //!
-//! State: the tools that were allowed for as long as the command runs. A question that is given up leaves a thread behind
+//! State: the rules that were granted while the command runs, for calls that were asked for before. A question that is given up leaves a thread behind
 //! that waits for a line; it ends with the process, and nothing is asked after it.
 
 use std::collections::HashSet;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conjure::{Decision, ToolCall};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
+use crate::cli::approvals::grant::{always, is_simple, rule};
 use crate::cli::approvals::question::{Meaning, meaning, question};
 use crate::cli::terminal::Terminal;
 
@@ -17,7 +18,13 @@ use crate::cli::terminal::Terminal;
 #[derive(Debug)]
 pub(crate) struct Person {
     terminal: Arc<Terminal>,
-    always: Mutex<HashSet<String>>,
+    granted: Mutex<HashSet<String>>,
+}
+
+/// What a person may answer.
+struct Choices {
+    prompt: String,
+    has_always: bool,
 }
 
 /// What came of a question.
@@ -32,25 +39,28 @@ impl Person {
     /// Whoever reads standard error and types into standard input; nobody, unless both are a terminal.
     pub(crate) fn at(terminal: &Arc<Terminal>) -> Option<Self> {
         let sits = io::stdin().is_terminal() && io::stderr().is_terminal();
-        sits.then(|| Self { terminal: Arc::clone(terminal), always: Mutex::default() })
+        sits.then(|| Self { terminal: Arc::clone(terminal), granted: Mutex::default() })
     }
 
     /// Asks until the answer is clear.
     pub(crate) async fn ask(&self, call: &ToolCall) -> Answer {
-        let always = || self.always.lock().unwrap_or_else(PoisonError::into_inner);
-        if always().contains(&call.name) {
+        let granted = || self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        let rule = rule(call);
+        // Calls of one answer are all asked for before the first is decided on.
+        if rule.as_ref().is_some_and(|rule| granted().contains(rule)) && is_simple(call) {
             return Answer::Decided(Decision::Allow);
         }
         let (terminal, asked) = (Arc::clone(&self.terminal), call.clone());
+        let choices = choices(rule.as_deref());
         let answered = tokio::task::spawn_blocking(move || {
             terminal.note(question(&asked, |text| terminal.redacted(text).into_owned()).trim_end());
-            converse(&terminal)
+            converse(&terminal, &choices)
         });
         match answered.await.ok().flatten() {
             Some(Meaning::Allow) => Answer::Decided(Decision::Allow),
             Some(Meaning::Always) => {
-                always().insert(call.name.clone());
-                Answer::Decided(Decision::Allow)
+                granted().extend(rule);
+                Answer::Decided(always(call).unwrap_or(Decision::Allow))
             }
             Some(Meaning::Deny(reason)) => Answer::Decided(Decision::Deny { reason }),
             Some(Meaning::Unclear) | None => Answer::None,
@@ -58,8 +68,15 @@ impl Person {
     }
 }
 
+/// The answers that there are. Where a call stands for no others, it can only be allowed by itself.
+fn choices(rule: Option<&str>) -> Choices {
+    let always =
+        rule.map_or_else(String::new, |rule| format!(", a: yes, and always `{rule}` in this session"));
+    Choices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }
+}
+
 /// Reads lines until one is an answer; none when the input ends. Blocks.
-fn converse(terminal: &Terminal) -> Option<Meaning> {
+fn converse(terminal: &Terminal, choices: &Choices) -> Option<Meaning> {
     let input = io::stdin();
     // In the background a read would stop the whole program.
     if tcgetpgrp(&input).ok() != Some(rustix::process::getpgrp()) {
@@ -68,7 +85,7 @@ fn converse(terminal: &Terminal) -> Option<Meaning> {
     // What was typed before the question is no answer to it.
     let _ = tcflush(&input, QueueSelector::IFlush);
     loop {
-        terminal.prompt("allow it? y: yes, n [WHY]: no, a: yes, and all further calls of this tool > ");
+        terminal.prompt(&choices.prompt);
         let mut line = Vec::new();
         match input.lock().read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => {
@@ -79,6 +96,7 @@ fn converse(terminal: &Terminal) -> Option<Meaning> {
         }
         match meaning(&String::from_utf8_lossy(&line)) {
             Meaning::Unclear => {}
+            Meaning::Always if !choices.has_always => {}
             clear => return Some(clear),
         }
     }

@@ -11,7 +11,7 @@ const MOST_LINES: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Meaning {
     Allow,
-    /// This call, and all later ones of the tool, as long as the command runs.
+    /// This call, and all later ones like it, as long as the session is there.
     Always,
     Deny(String),
     /// None of the answers that are known.

@@ -33,7 +33,7 @@ pub(crate) use input::{message, prompt, standard_input};
 pub(crate) use kept::settings;
 pub(crate) use prepare::{add_files, blocking, recorded, redactor, variables};
 pub(crate) use produced::size;
-pub(crate) use progress::Show;
+pub(crate) use progress::{Show, names};
 pub(crate) use session::{Manner, Opened, Voice, Whose, announce, no_sandbox};
 pub(crate) use talk::Say;
 pub(crate) use words::{SCRIPT, Source, Words, noted, words};

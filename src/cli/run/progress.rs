@@ -8,12 +8,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure::{
-    AfterAnswer, Block, BlockKind, SessionEvent, SessionEventKind, SessionStopReason, Timestamp, ToolCall,
+    AfterAnswer, Block, BlockKind, PinnedSkill, SessionEvent, SessionEventKind, SessionStopReason, Timestamp,
+    ToolCall,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::approvals::granted;
 use crate::cli::run::produced::size;
 use crate::cli::terminal::{Style, Terminal, printable};
 
@@ -185,15 +187,27 @@ impl Narrator {
                 stop_reason: SessionStopReason::RequiresAction { reason, .. },
                 ..
             } => line(Style::Warning, "asks", reason),
-            SessionEventKind::UserToolConfirmation { tool_use_id, result, deny_message } => {
+            SessionEventKind::UserToolConfirmation { tool_use_id, result, deny_message, grant } => {
                 let name =
                     self.calls.get(tool_use_id.as_str()).map_or(tool_use_id.as_str(), |(name, _)| name);
                 let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
-                line(Style::Plain, "decided", &format!("{result} {name}{reason}"));
+                let always = granted(grant.as_ref());
+                line(Style::Plain, "decided", &format!("{result} {name}{reason}{always}"));
+            }
+            SessionEventKind::SessionSkillsChanged { active_skills, .. } => {
+                line(Style::Plain, "skills", &names(active_skills));
             }
             _ => {}
         }
     }
+}
+
+/// Skills by name, in their order.
+pub(crate) fn names(skills: &[PinnedSkill]) -> String {
+    if skills.is_empty() {
+        return "none".to_owned();
+    }
+    skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn texts(content: &[Block]) -> impl Iterator<Item = String> {

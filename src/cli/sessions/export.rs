@@ -2,10 +2,12 @@
 
 use conjure::{BlockKind, Environment, SessionEvent, SessionEventKind};
 
+use crate::cli::approvals::granted;
 use crate::cli::args::Variable;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::Host;
+use crate::cli::run::names;
 use crate::cli::session_args::ExportFormat;
 use crate::cli::sessions::find::find;
 use crate::cli::sessions::secrets::redact;
@@ -60,9 +62,14 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
                 };
                 parts.push(format!("{told}\n\n{}", fenced("", text)));
             }
-            Kind::UserToolConfirmation { tool_use_id, result, deny_message } => {
+            Kind::UserToolConfirmation { tool_use_id, result, deny_message, grant } => {
                 let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
-                parts.push(format!("*The user's decision on {}: {result}{reason}*", tool_use_id.as_str()));
+                let always = granted(grant.as_ref());
+                let call = tool_use_id.as_str();
+                parts.push(format!("*The user's decision on {call}: {result}{reason}{always}*"));
+            }
+            Kind::SessionSkillsChanged { active_skills, .. } => {
+                parts.push(format!("*Active skills: {}*", names(active_skills)));
             }
             Kind::SessionError { error } => parts.push(format!("*The model call failed: {error}*")),
             Kind::SessionStatusIdle { stop_reason, .. } => {

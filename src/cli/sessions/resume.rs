@@ -79,8 +79,9 @@ async fn prepare(
     let Found { id, profile, status, events, chronicle } =
         look(wanted, config, environment, terminal).await?;
     let decision = match &wanted.what {
-        What::Decide(call, decision) => {
-            Some((waiting_call(id, chronicle.waiting(), call)?, decision.clone()))
+        What::Decide(named, verdict) => {
+            let call = waiting_call(id, chronicle.waiting(), named)?;
+            Some((call.id.clone(), verdict.on(call)?))
         }
         What::GoOn | What::Prompt(_) => None,
     };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use conjure::{CallId, Decision, SessionId, ToolCall};
 
-use crate::cli::approvals::RulesArgs;
+use crate::cli::approvals::{RulesArgs, always};
 use crate::cli::failure::Failure;
 use crate::cli::session_args::{DecideArgs, GoingArgs, ResumeArgs};
 use crate::cli::terminal::printable;
@@ -29,7 +29,18 @@ pub(super) enum What {
     /// And then it is told this.
     Prompt(Prompt),
     /// A call that waits is decided on. The call is as the user named it.
-    Decide(String, Decision),
+    Decide(String, Verdict),
+}
+
+/// How a call is decided on.
+#[derive(Debug, Clone)]
+pub(super) enum Verdict {
+    /// It runs.
+    Allow,
+    /// It runs, and so do later ones like it.
+    Always,
+    /// It does not, for this reason.
+    Deny(String),
 }
 
 /// What it is told.
@@ -50,27 +61,52 @@ impl From<ResumeArgs> for Wanted {
 
 impl From<DecideArgs> for Wanted {
     fn from(args: DecideArgs) -> Self {
-        let DecideArgs { id, call, allow, deny: _, reason, going } = args;
-        let deny = || Decision::Deny { reason: reason.unwrap_or_else(|| NO.to_owned()) };
-        let what = What::Decide(call, if allow { Decision::Allow } else { deny() });
+        let DecideArgs { id, call, allow, always, deny: _, reason, going } = args;
+        let verdict = match (allow, always) {
+            (_, true) => Verdict::Always,
+            (true, false) => Verdict::Allow,
+            (false, false) => Verdict::Deny(reason.unwrap_or_else(|| NO.to_owned())),
+        };
+        let what = What::Decide(call, verdict);
         Self { id, what, rules: RulesArgs::default(), going }
     }
 }
 
-/// The call that waits in this session and is named so: by its id, or by the beginning of it.
-pub(super) fn waiting_call(session: SessionId, waiting: &[ToolCall], named: &str) -> Result<CallId, Failure> {
-    let ids = || waiting.iter().map(|call| &call.id);
-    if let Some(exact) = ids().find(|id| id.as_str() == named) {
-        return Ok(exact.clone());
+impl Verdict {
+    /// The decision on this call.
+    pub(super) fn on(&self, call: &ToolCall) -> Result<Decision, Failure> {
+        Ok(match self {
+            Self::Allow => Decision::Allow,
+            Self::Deny(reason) => Decision::Deny { reason: reason.clone() },
+            Self::Always => always(call).ok_or_else(|| {
+                let id = printable(call.id.as_str());
+                Failure::usage(format!(
+                    "the tool call `{id}` stands for no others: its command begins with no plain word"
+                ))
+                .hint("allow it alone: `--allow`")
+            })?,
+        })
     }
-    let fitting: Vec<&CallId> =
-        ids().filter(|id| !named.is_empty() && id.as_str().starts_with(named)).collect();
+}
+
+/// The call that waits in this session and is named so: by its id, or by the beginning of it.
+pub(super) fn waiting_call<'c>(
+    session: SessionId,
+    waiting: &'c [ToolCall],
+    named: &str,
+) -> Result<&'c ToolCall, Failure> {
+    if let Some(exact) = waiting.iter().find(|call| call.id.as_str() == named) {
+        return Ok(exact);
+    }
+    let ids = || waiting.iter().map(|call| &call.id);
+    let fits = |call: &&ToolCall| !named.is_empty() && call.id.as_str().starts_with(named);
+    let fitting: Vec<&ToolCall> = waiting.iter().filter(fits).collect();
     let listed = |ids: &mut dyn Iterator<Item = &CallId>| {
         ids.map(|id| format!("`{}`", printable(id.as_str()))).collect::<Vec<_>>().join(", ")
     };
     let named = printable(named);
     match (fitting.as_slice(), waiting) {
-        ([one], _) => Ok((*one).clone()),
+        ([one], _) => Ok(one),
         (_, []) => Err(Failure::usage(format!("no tool call waits for a person in the session {session}"))
             .hint(format!("`conjure sessions show {session}` says what it did"))),
         ([], _) => {
@@ -79,7 +115,7 @@ pub(super) fn waiting_call(session: SessionId, waiting: &[ToolCall], named: &str
         }
         (several, _) => {
             Err(Failure::usage(format!("`{named}` could be any of {} tool calls", several.len()))
-                .hint(format!("write more of the id: {}", listed(&mut several.iter().copied()))))
+                .hint(format!("write more of the id: {}", listed(&mut several.iter().map(|call| &call.id)))))
         }
     }
 }
@@ -93,7 +129,8 @@ mod tests {
         let session = SessionId::from_bits(1);
         let waiting = ["toolu_1", "toolu_12", "call_2"]
             .map(|id| ToolCall::new(id, "bash_tool", &serde_json::json!({})));
-        let named = |text: &str| waiting_call(session, &waiting, text).map(|id| id.as_str().to_owned());
+        let named =
+            |text: &str| waiting_call(session, &waiting, text).map(|call| call.id.as_str().to_owned());
         assert_eq!(named("toolu_1").unwrap(), "toolu_1");
         assert_eq!(named("call").unwrap(), "call_2");
         assert_eq!(named("toolu").unwrap_err().hint.unwrap(), "write more of the id: `toolu_1`, `toolu_12`");

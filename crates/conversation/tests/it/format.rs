@@ -2,10 +2,10 @@
 
 use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    Activation, ApiErrorKind, Block, BlockKind, Command, CommandKind, Decision, Event, EventKind, Limit,
-    Limits, Message, ModelError, ModelErrorKind, PinnedSkill, Profile, ResultContent, State, StopReason,
-    ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply, conversation_complete, decide,
-    extract_tool_uses, format_tool_results_message, parse_response,
+    Activation, ApiErrorKind, Block, BlockKind, Command, CommandKind, Decision, Event, EventKind, Grant,
+    GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill, Profile, ResultContent,
+    State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply, conversation_complete,
+    decide, extract_tool_uses, format_tool_results_message, parse_response,
 };
 
 use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
@@ -256,6 +256,38 @@ fn limits_of_what_is_queued_load_and_are_still_written_so() {
     assert_eq!(format!("{}\n", serde_json::to_string(&events[0]).unwrap()), golden);
     let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read, events);
+}
+
+/// What format 1 says of active skills and of grants. The same holds for this file.
+#[test]
+fn skills_and_grants_load_and_are_still_written_so() {
+    let skill = PinnedSkill { name: "sales-report".to_owned(), digest: Digest::of(b"skill") };
+    let grant = |rule: &str, scope| Decision::Grant { grant: Grant { rule: rule.to_owned(), scope } };
+    let kinds = vec![
+        EventKind::ApprovalDecided { call: id("a"), decision: grant("view", GrantScope::Session) },
+        EventKind::ApprovalDecided {
+            call: id("b"),
+            decision: grant("bash_tool(git:*)", GrantScope::Skill(skill.clone())),
+        },
+        EventKind::ToolFinished {
+            result: ToolResult::text_result(&id("a"), "loaded").activating(vec![skill]),
+            outcome: ToolOutcome::Finished,
+        },
+        EventKind::ToolFinished {
+            result: ToolResult::text_result(&id("b"), "unloaded").activating(Vec::new()),
+            outcome: ToolOutcome::Finished,
+        },
+    ];
+    let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
+    check_golden(include_str!("../golden/events-v1-standing.jsonl"), &expected);
+}
+
+fn check_golden(golden: &str, expected: &[Event]) {
+    let written: String =
+        expected.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
+    assert_eq!(written, golden);
+    let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, expected);
 }
 
 const fn state_time() -> Timestamp {

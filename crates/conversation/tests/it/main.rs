@@ -19,6 +19,8 @@ mod session_events;
 #[cfg(test)]
 mod spans;
 #[cfg(test)]
+mod standing;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tools;

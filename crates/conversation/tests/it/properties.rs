@@ -1,11 +1,11 @@
 //! The machine under arbitrary commands, sensible and not: the history stays valid, the record rebuilds the
 //! state, and each request continues the one before.
 
-use conjure_base::Timestamp;
+use conjure_base::{Digest, Timestamp};
 use conjure_conversation::{
-    ApiErrorKind, Block, Command, CommandKind, Decision, Event, EventKind, InterruptCause, Limits, Message,
-    ModelError, ModelErrorKind, QUEUE_LIMIT, QueueId, Response, StartedCall, State, Step, StopReason,
-    ToolOutcome, ToolResult, Usage, apply, decide, next, pairing,
+    ApiErrorKind, Block, Command, CommandKind, Decision, Event, EventKind, Grant, GrantScope, InterruptCause,
+    Limits, Message, ModelError, ModelErrorKind, PinnedSkill, QUEUE_LIMIT, QueueId, Response, StartedCall,
+    State, Step, StopReason, ToolOutcome, ToolResult, Usage, apply, decide, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -61,10 +61,27 @@ fn response() -> impl Strategy<Value = Response> {
 
 fn result() -> impl Strategy<Value = ToolResult> {
     let text = select(vec!["", "out"]);
-    (select(vec!["a", "b", "c", "a_3"]), text, any::<bool>()).prop_map(|(call, text, is_error)| ToolResult {
-        is_error,
-        ..ToolResult::text_result(&id(call), text)
+    let active = proptest::option::weighted(0.3, vec(skill(), 0..3));
+    (select(vec!["a", "b", "c", "a_3"]), text, any::<bool>(), active).prop_map(
+        |(call, text, is_error, active_skills)| ToolResult {
+            is_error,
+            active_skills,
+            ..ToolResult::text_result(&id(call), text)
+        },
+    )
+}
+
+fn skill() -> impl Strategy<Value = PinnedSkill> {
+    (select(vec!["x", "y"]), select(vec!["1", "2"])).prop_map(|(name, content)| PinnedSkill {
+        name: name.to_owned(),
+        digest: Digest::of(content.as_bytes()),
     })
+}
+
+fn grant() -> impl Strategy<Value = Grant> {
+    let scope = prop_oneof![Just(GrantScope::Session), skill().prop_map(GrantScope::Skill)];
+    (select(vec!["view", "bash_tool(git:*)"]), scope)
+        .prop_map(|(rule, scope)| Grant { rule: rule.to_owned(), scope })
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
@@ -92,7 +109,10 @@ fn op() -> impl Strategy<Value = Op> {
     );
     let outcome = select(vec![ToolOutcome::Finished, ToolOutcome::Cancelled]);
     let cause = select(vec![InterruptCause::Cancelled, InterruptCause::Deadline, InterruptCause::WallClock]);
-    let decision = select(vec![Decision::Allow, Decision::Deny { reason: "no".to_owned() }]);
+    let decision = prop_oneof![
+        select(vec![Decision::Allow, Decision::Deny { reason: "no".to_owned() }]),
+        grant().prop_map(|grant| Decision::Grant { grant }),
+    ];
     prop_oneof![
         1 => history.prop_map(|messages| Op::Plain(CommandKind::Import { messages, container: None })),
         6 => (blocks(), limits())
@@ -188,6 +208,8 @@ proptest! {
         let mut record: Vec<Event> = Vec::new();
         let mut request: Vec<String> = Vec::new();
         let mut waiting: Vec<QueueId> = Vec::new();
+        let mut active: Vec<PinnedSkill> = Vec::new();
+        let mut granted: Vec<Grant> = Vec::new();
         for (moment, op) in (0u64..).zip(ops) {
             let command = Command { at: Timestamp::from_millis(moment), kind: command(&state, op) };
             let Ok(events) = decide(&state, command) else { continue };
@@ -201,6 +223,22 @@ proptest! {
                     EventKind::Unqueued { id } => waiting.retain(|waiting| waiting != id),
                     EventKind::TurnStarted { queued: Some(id), .. } => prop_assert_eq!(waiting.remove(0), *id),
                     EventKind::Opened { .. } => prop_assert_eq!(record.len(), 0),
+                    // What is active is what the last result says that changed it, and nothing else changes it.
+                    EventKind::ToolFinished { result: ToolResult { active_skills: Some(now), .. }, outcome } => {
+                        prop_assert!(!matches!(outcome, ToolOutcome::Unknown | ToolOutcome::NotRun));
+                        active.clone_from(now);
+                        granted.retain(|grant| match &grant.scope {
+                            GrantScope::Skill(skill) => {
+                                !now.iter().any(|now| now.name == skill.name && now.digest != skill.digest)
+                            }
+                            _ => true,
+                        });
+                    }
+                    EventKind::ApprovalDecided { decision: Decision::Grant { grant }, .. }
+                        if !granted.contains(grant) =>
+                    {
+                        granted.push(grant.clone());
+                    }
                     _ => {}
                 }
                 apply(&mut state, &event);
@@ -212,6 +250,12 @@ proptest! {
             let queue: Vec<QueueId> = state.queue().map(|queued| queued.id).collect();
             prop_assert_eq!(&queue, &waiting);
             prop_assert!(queue.len() <= QUEUE_LIMIT);
+            prop_assert_eq!(state.standing().active_skills(), &active);
+            let holds = |grant: &&Grant| match &grant.scope {
+                GrantScope::Skill(skill) => active.contains(skill),
+                _ => true,
+            };
+            prop_assert!(state.standing().grants().eq(granted.iter().filter(holds)));
             match next(&state) {
                 Step::CallModel => {
                     prop_assert_eq!(pairing::check(state.messages()), Ok(()), "{:#?}", state.messages());
