@@ -1,13 +1,13 @@
 //! What a session's part of the tree for sandboxes is made of.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::berth::{Berth, Mooring};
 use super::notice::Notice;
 use super::source::ExecutorSource;
-use super::supervised::SupervisedExecutor;
+use super::supervised::{Place, SupervisedExecutor};
 use crate::metrics::SandboxMeter;
 use crate::supervision::{
     Backoff, ChildId, ChildSpec, Domain, Intensity, SpecError, Supervisor, SupervisorSpec,
@@ -51,6 +51,8 @@ impl Default for ExecutorOptions {
 #[derive(Debug, Clone)]
 pub struct Executors {
     supervisor: Supervisor,
+    /// Who has it started, where the first call does.
+    above: Arc<OnceLock<Supervisor>>,
     options: ExecutorOptions,
     began: Began,
     mooring: Arc<Mooring>,
@@ -75,7 +77,14 @@ impl Executors {
             .intensity(options.intensity)
             .quarantine_after(options.attempts)
             .build();
-        Ok((spec, Self { supervisor, options, began: Began::Now, mooring: Arc::default(), meter: None }))
+        let (began, mooring, above) = (Began::Now, Arc::default(), Arc::default());
+        Ok((spec, Self { supervisor, above, options, began, mooring, meter: None }))
+    }
+
+    /// It runs from the first call on: this is whose child it is.
+    pub(crate) fn begin_under(&self, above: Supervisor) {
+        // Once, by whoever made both.
+        let _ = self.above.set(above);
     }
 
     pub(crate) fn counted_by(mut self, meter: SandboxMeter) -> Self {
@@ -108,7 +117,8 @@ impl Executors {
         let notice = (self.began == Began::Before).then(|| Notice::resumed(source.isolation()));
         let berth = Arc::new(Berth::new(notice, self.mooring, self.meter));
         let id = ChildId::new("executor")?;
-        Ok(SupervisedExecutor::new(id, source, self.supervisor, berth, self.options))
+        let place = Place { supervisor: self.supervisor, above: self.above };
+        Ok(SupervisedExecutor::new(id, source, place, berth, self.options))
     }
 }
 

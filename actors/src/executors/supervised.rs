@@ -3,7 +3,7 @@
 use std::fmt;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
@@ -37,26 +37,46 @@ pub struct SupervisedExecutor {
 struct Inner {
     id: ChildId,
     source: Arc<dyn ExecutorSource>,
-    supervisor: Supervisor,
+    place: Place,
     berth: Arc<Berth>,
     options: ExecutorOptions,
+}
+
+/// Where the sandbox's actor is started.
+pub(crate) struct Place {
+    pub(crate) supervisor: Supervisor,
+    /// Whose child the supervisor is, where nobody has started it before the first call.
+    pub(crate) above: Arc<OnceLock<Supervisor>>,
+}
+
+impl Place {
+    /// Returns when there is an incarnation of the supervisor, where it is for calls to have one started.
+    async fn open(&self, deadline: Deadline) -> Result<(), StartError> {
+        let Some(above) = self.above.get().filter(|_| self.supervisor.monitor().is_none()) else {
+            return Ok(());
+        };
+        match above.restart_child(self.supervisor.id(), deadline).await {
+            Ok(_) | Err(StartError::AlreadyStarted(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl SupervisedExecutor {
     pub(crate) fn new(
         id: ChildId,
         source: Arc<dyn ExecutorSource>,
-        supervisor: Supervisor,
+        place: Place,
         berth: Arc<Berth>,
         options: ExecutorOptions,
     ) -> Self {
-        Self { inner: Arc::new(Inner { id, source, supervisor, berth, options }) }
+        Self { inner: Arc::new(Inner { id, source, place, berth, options }) }
     }
 
     /// The supervisor of its actor.
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
-        &self.inner.supervisor
+        &self.inner.place.supervisor
     }
 
     /// Has a sandbox made before a call needs it; returns when there is one.
@@ -98,11 +118,17 @@ impl Inner {
             if let Some(occupant) = self.berth.visit() {
                 return Ok(occupant);
             }
-            let started = match self.supervisor.start_child(self.child(), deadline).await {
+            let opened = self.place.open(deadline).await;
+            let supervisor = &self.place.supervisor;
+            let started = match opened {
+                Ok(()) => supervisor.start_child(self.child(), deadline).await,
+                Err(error) => Err(error),
+            };
+            let started = match started {
                 // It failed too often, and is tried once more for this call.
                 Err(StartError::Quarantined { .. }) if !is_tried_again => {
                     is_tried_again = true;
-                    self.supervisor.restart_child(&self.id, deadline).await
+                    supervisor.restart_child(&self.id, deadline).await
                 }
                 started => started,
             };
@@ -122,7 +148,7 @@ impl Inner {
             biased;
             () = self.berth.occupied() => {}
             // Whoever asks next is told why.
-            _ = self.supervisor.left_alone(&self.id, deadline) => {}
+            _ = self.place.supervisor.left_alone(&self.id, deadline) => {}
         }
     }
 
@@ -146,7 +172,7 @@ impl Inner {
 
     /// How its last end is told to a call that waited in vain.
     fn last_words(&self) -> String {
-        let exit = self.supervisor.child(&self.id).and_then(|child| child.last_exit);
+        let exit = self.place.supervisor.child(&self.id).and_then(|child| child.last_exit);
         exit.map(|exit| format!(" (the last time it {exit})")).unwrap_or_default()
     }
 
@@ -256,7 +282,8 @@ impl Executor for SupervisedExecutor {
             let inner = &self.inner;
             inner.berth.mooring.closed.cancel();
             let deadline = SystemClock.deadline(CLEANUP);
-            match inner.supervisor.terminate_child(&inner.id, deadline).await {
+            match inner.place.supervisor.terminate_child(&inner.id, deadline).await {
+                // No call has needed one, or nothing of it is left.
                 Ok(()) | Err(RequestError::NotFound(_)) => {}
                 // What stops the supervisor stops all below it.
                 Err(error) => tracing::debug!(%error, "the end of a sandbox was not waited for"),

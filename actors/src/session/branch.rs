@@ -21,7 +21,7 @@ use crate::tenants::Present;
 /// The supervisor of a session and what is below it, and the actor's address. It ends with its actor, and is then
 /// forgotten.
 ///
-/// The sandbox's part is started before the actor and stopped behind it, so that a turn that is interrupted ends its tools in
+/// The sandbox's part has its place before the actor: the first call that needs a sandbox has it started, and it is stopped behind the actor, so that a turn that is interrupted ends its tools in
 /// order. A crash of the actor takes it along: the next incarnation begins with a sandbox of its own.
 pub(crate) fn session_spec(
     shared: &Arc<Shared>,
@@ -31,6 +31,7 @@ pub(crate) fn session_spec(
     let (executors_spec, executors) = Executors::vacant(options.executors)?;
     let executors = executors.counted_by(SandboxMeter::new(&shared.setting.meter, &shared.key.tenant));
     let idle_after = shared.account.terms().idle_after.unwrap_or(options.idle_after);
+    let sandboxes = executors.clone();
     let down = Arc::new(Down { shared: Arc::clone(shared), used: AtomicBool::new(false), _present: present });
     let start = move |context: Context<Mail>| {
         let (shared, executors) = (Arc::clone(&down.shared), executors.clone());
@@ -44,13 +45,15 @@ pub(crate) fn session_spec(
         .queue(options.queue)
         .build();
     let id = ChildId::new(shared.key.session.to_string())?;
-    let (spec, _) = SupervisorSpec::with_auto_shutdown(id, Strategy::OneForAll, AutoShutdown::AnySignificant)
-        .restart(Restart::TEMPORARY)
-        .tenant(shared.key.tenant.clone())
-        .session(shared.key.session)
-        .child(executors_spec)?
-        .child(actor)?
-        .build();
+    let (spec, supervisor) =
+        SupervisorSpec::with_auto_shutdown(id, Strategy::OneForAll, AutoShutdown::AnySignificant)
+            .restart(Restart::TEMPORARY)
+            .tenant(shared.key.tenant.clone())
+            .session(shared.key.session)
+            .child(executors_spec.on_request())?
+            .child(actor)?
+            .build();
+    sandboxes.begin_under(supervisor);
     Ok((spec, address))
 }
 

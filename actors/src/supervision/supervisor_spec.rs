@@ -14,7 +14,7 @@ use super::error::SpecError;
 use super::handle::{Supervisor, SupervisorPort};
 use super::id::ChildId;
 use super::life::{Life, Presence};
-use super::machine::{Plan, Policy, Shape};
+use super::machine::{FirstStart, Plan, Policy, Shape};
 use super::node::{Gauge, Labels};
 use super::policy::{AutoShutdown, Domain, Intensity, Kind, Restart, Shutdown, Strategy};
 use super::slot::Slot;
@@ -191,7 +191,12 @@ impl<S> SupervisorSpec<S> {
         let plan = Plan { shape, intensity: self.intensity };
         let hatch = SupervisorHatch { port: Arc::clone(&port), plan, children: Arc::from(children) };
         // Whatever time it takes: a supervisor that is killed cannot stop its children in order.
-        let policy = Policy { restart: self.restart, shutdown: Shutdown::Unlimited, backoff: self.backoff };
+        let policy = Policy {
+            restart: self.restart,
+            shutdown: Shutdown::Unlimited,
+            backoff: self.backoff,
+            first: FirstStart::AtOnce,
+        };
         let spec = ChildSpec {
             id: self.id,
             kind: Kind::Supervisor,

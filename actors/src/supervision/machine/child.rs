@@ -46,6 +46,8 @@ pub(crate) enum Debut {
 /// What a child is that is neither running nor about to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
+    /// Nobody has wanted it yet.
+    Unwanted,
     Finished(ExitClass),
     Quarantined,
 }
@@ -161,7 +163,7 @@ impl Child {
 
     pub(crate) const fn state(&self) -> State {
         match self.phase {
-            Phase::Waiting => State::Waiting,
+            Phase::Waiting | Phase::Resting(Rest::Unwanted) => State::Waiting,
             Phase::Starting => State::Starting,
             Phase::Up => State::Running,
             Phase::Leaving { .. } => State::Stopping,

@@ -98,7 +98,7 @@ impl Machine {
     fn mind_significance(&mut self, now: Moment, key: Key) {
         let Shape::Ordered { auto_shutdown, .. } = self.plan.shape else { return };
         let is_significant = |child: &Child| child.policy.restart.is_significant();
-        if !self.children.get(&key).is_some_and(is_significant) {
+        if !self.children.get(&key).is_some_and(|child| is_significant(child)) {
             return;
         }
         let others_run = self.children.values().any(|child| {

@@ -55,8 +55,13 @@ impl Machine {
         else {
             return self.answer(ticket, Answer::NotFound);
         };
-        let Phase::Resting(rest) = child.phase else {
-            return self.answer(ticket, Answer::AlreadyStarted { key });
+        let rest = match child.phase {
+            Phase::Resting(rest) => rest,
+            // Somebody else wants it, too, and its start is not over.
+            Phase::Waiting | Phase::Starting if child.debut.is_some() => {
+                return self.await_start(key, ticket, Asker::Later);
+            }
+            _ => return self.answer(ticket, Answer::AlreadyStarted { key }),
         };
         child.absolve();
         child.debut = Some(Debut::Again(rest));

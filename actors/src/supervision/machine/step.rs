@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::child::{Asked, Asker, Child, Debut, Fate, Phase};
+use super::child::{Asked, Asker, Child, Debut, Fate, Phase, Rest};
 use super::timers::Timers;
-use super::types::{Answer, Effect, Generation, Input, Key, Moment, Plan, Policy, Shape, Ticket, Why};
+use super::types::{
+    Answer, Effect, FirstStart, Generation, Input, Key, Moment, Plan, Policy, Shape, Ticket, Why,
+};
 use super::window::Window;
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
@@ -15,7 +17,8 @@ use crate::supervision::policy::Shutdown;
 pub(crate) struct Machine {
     pub(super) plan: Plan,
     pub(super) course: Course,
-    pub(super) children: BTreeMap<Key, Child>,
+    /// Boxed: a map keeps room for many in each of its nodes, and most supervisors have few.
+    pub(super) children: BTreeMap<Key, Box<Child>>,
     pub(super) keys: HashMap<ChildId, Key>,
     pub(super) timers: Timers,
     /// The restarts of all children, where they are one domain.
@@ -70,7 +73,10 @@ impl Machine {
         match input {
             Input::Boot { children } => {
                 for (id, policy) in children {
-                    self.insert(id, policy, Debut::Boot, None);
+                    let key = self.insert(id, policy, Debut::Boot, None);
+                    if policy.first == FirstStart::OnRequest {
+                        self.leave_for_later(key);
+                    }
                 }
             }
             Input::Start { ticket, id, policy } => self.start(ticket, id, policy),
@@ -164,7 +170,7 @@ impl Machine {
     }
 
     fn answer_to_starters(&self, key: Key) -> Answer {
-        match (self.course, self.children.get(&key)) {
+        match (self.course, self.children.get(&key).map(|child| &**child)) {
             (Course::Stopping(_), _) => Answer::ShuttingDown,
             // Its end was its own: whoever waited for its start learns how it failed.
             (_, Some(Child { phase: Phase::Leaving { asked: Asked::No, .. }, .. })) => {
@@ -185,6 +191,14 @@ impl Machine {
         }
     }
 
+    /// Lets a child have its place, and starts it when somebody wants it.
+    fn leave_for_later(&mut self, key: Key) {
+        if let Some(child) = self.children.get_mut(&key) {
+            child.debut = None;
+        }
+        self.enter(key, Phase::Resting(Rest::Unwanted));
+    }
+
     /// Puts a new child behind all others.
     pub(super) fn insert(
         &mut self,
@@ -196,7 +210,7 @@ impl Machine {
         self.last_key += 1;
         let key = Key(self.last_key);
         self.keys.insert(id.clone(), key);
-        self.children.insert(key, Child::new(id.clone(), policy, debut));
+        self.children.insert(key, Box::new(Child::new(id.clone(), policy, debut)));
         self.effects.push(Effect::Adopt { ticket, id, key });
         self.enter(key, Phase::Waiting);
         key

@@ -40,6 +40,17 @@ pub(crate) struct Policy {
     pub(crate) restart: Restart,
     pub(crate) shutdown: Shutdown,
     pub(crate) backoff: Backoff,
+    pub(crate) first: FirstStart,
+}
+
+/// When a child that is there from the start is first started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum FirstStart {
+    /// With its supervisor, which does not start without it.
+    #[default]
+    AtOnce,
+    /// When somebody wants it; it has its place in the order before.
+    OnRequest,
 }
 
 /// How the children belong together.
@@ -129,7 +140,7 @@ pub(crate) enum Effect {
 /// The state of a child, as others see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It was not started yet: those before it come first.
+    /// It was not started yet: those before it come first, or nobody has wanted it.
     Waiting,
     Starting,
     Running,

@@ -12,7 +12,7 @@ use super::model::{Being, Model};
 use super::world::{Run, World, id, policy};
 use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
-use crate::supervision::machine::{Input, Key, Plan, Policy, Shape};
+use crate::supervision::machine::{FirstStart, Input, Key, Plan, Policy, Shape};
 use crate::supervision::policy::{
     AutoShutdown, Domain, Intensity, Restart, Shutdown, Significance, Strategy as Order,
 };
@@ -191,7 +191,15 @@ proptest! {
         rolls in vec(any::<u64>(), 1..5),
     ) {
         let backoff = Backoff::new(Duration::from_millis(300), Duration::from_secs(3), Duration::from_secs(5));
-        let policy = |restart| Policy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff };
+        let policy = |restart| {
+            let waits = match restart {
+                Restart::Permanent => rolls[0] % 2 == 1,
+                Restart::Transient(_) => rolls[0] % 3 == 1,
+                Restart::Temporary(_) => rolls[0] % 5 == 1,
+            };
+            let first = if waits { FirstStart::OnRequest } else { FirstStart::AtOnce };
+            Policy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff, first }
+        };
         let mut world = World::new(plan, first_children(&plan, &first, policy));
         for (step, event) in events.into_iter().enumerate() {
             world.roll = rolls[step % rolls.len()];
@@ -201,7 +209,7 @@ proptest! {
             };
             match event {
                 Wild::Start(number, restart, shutdown) => {
-                    world.start(id(number), Policy { restart, shutdown, backoff });
+                    world.start(id(number), Policy { restart, shutdown, backoff, first: FirstStart::AtOnce });
                 }
                 Wild::Restart(number) => drop(world.restart(id(number))),
                 Wild::Terminate(number) => drop(world.terminate(id(number))),

@@ -7,7 +7,7 @@ use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
 use crate::supervision::machine::{
-    Answer, Effect, Generation, Input, Key, Machine, Moment, Plan, Policy, Shape, Ticket, Why,
+    Answer, Effect, FirstStart, Generation, Input, Key, Machine, Moment, Plan, Policy, Shape, Ticket, Why,
 };
 use crate::supervision::policy::{Restart, Shutdown, Strategy};
 
@@ -16,7 +16,7 @@ pub(super) fn id(number: usize) -> ChildId {
 }
 
 pub(super) fn policy(restart: Restart) -> Policy {
-    Policy { restart, shutdown: Shutdown::Unlimited, backoff: Backoff::NONE }
+    Policy { restart, shutdown: Shutdown::Unlimited, backoff: Backoff::NONE, first: FirstStart::AtOnce }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
