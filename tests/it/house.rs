@@ -65,7 +65,7 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 28] = [
     ("humantime", &["conjure-base"]),
     ("sha2", &["conjure-base"]),
     ("unicode-normalization", &["conjure-skill"]),
-    ("regex-lite", &["conjure-conversation"]),
+    ("regex-lite", &["conjure-conversation", "conjure-skill"]),
     ("base64", &["conjure-toolbox"]),
     ("libc", &["conjure-guest"]),
     ("bytes", &["conjure-anthropic", "conjure-sandbox"]),

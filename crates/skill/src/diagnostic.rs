@@ -110,6 +110,26 @@ rules! {
     MetadataShape = "metadata-shape",
     /// A rule of `allowed-tools` that is not understood, and approves nothing.
     AllowedTools = "allowed-tools",
+    /// The `manifest_version` is none, or one that is not known here.
+    ManifestVersion = "manifest-version",
+    /// There are fields of a manifest, but no `manifest_version`: they are not looked at.
+    ManifestLegacy = "manifest-legacy",
+    /// There is a manifest in the frontmatter, and another one beside it.
+    ManifestTwice = "manifest-twice",
+    /// A manifest in the frontmatter, which the format does not allow, could be in a file of its own.
+    ManifestSidecar = "manifest-sidecar",
+    /// The manifest is not YAML, or is too large or too deep.
+    ManifestSyntax = "manifest-syntax",
+    /// A field of the manifest that is not known.
+    ManifestField = "manifest-field",
+    /// A field of the manifest is missing, or is not what it must be.
+    ManifestValue = "manifest-value",
+    /// A name in the manifest cannot be used, or is there twice.
+    ManifestName = "manifest-name",
+    /// A path of the manifest is absolute or leads out of its base.
+    ManifestPath = "manifest-path",
+    /// The schema of an input cannot be applied.
+    ManifestSchema = "manifest-schema",
     /// The package is broken, hostile or too large.
     PackageInvalid = "package-invalid",
     /// The packages of one discovery are too large together; this one is not unpacked.
@@ -126,6 +146,25 @@ rules! {
     ScopeBounds = "scope-bounds",
     /// A link leads out of its scope, where it may not.
     ScopeLink = "scope-link",
+}
+
+impl RuleId {
+    /// Whether it is a rule of manifests.
+    pub(crate) const fn is_of_manifest(self) -> bool {
+        matches!(
+            self,
+            Self::ManifestVersion
+                | Self::ManifestLegacy
+                | Self::ManifestTwice
+                | Self::ManifestSidecar
+                | Self::ManifestSyntax
+                | Self::ManifestField
+                | Self::ManifestValue
+                | Self::ManifestName
+                | Self::ManifestPath
+                | Self::ManifestSchema
+        )
+    }
 }
 
 impl fmt::Display for RuleId {

@@ -26,6 +26,22 @@ pub enum SkillError {
         /// All findings, at least one of them an error.
         diagnostics: Vec<Diagnostic>,
     },
+    /// The manifest breaks the rules.
+    #[error("invalid manifest in `{}`: {}", path.display(), first_error(diagnostics))]
+    InvalidManifest {
+        /// The file that it is in.
+        path: PathBuf,
+        /// All findings, at least one of them an error.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// The manifest is of a version that is not known here.
+    #[error("unsupported manifest in `{}`: {}", path.display(), first_error(diagnostics))]
+    UnsupportedManifest {
+        /// The file that it is in.
+        path: PathBuf,
+        /// All findings, at least one of them an error.
+        diagnostics: Vec<Diagnostic>,
+    },
     /// The folder is not built as a skill is.
     #[error("invalid skill at `{}`: {reason}", path.display())]
     InvalidStructure {
@@ -124,6 +140,10 @@ pub enum SkillErrorKind {
     NotFound,
     /// See [`SkillError::InvalidFrontmatter`].
     InvalidFrontmatter,
+    /// See [`SkillError::InvalidManifest`].
+    InvalidManifest,
+    /// See [`SkillError::UnsupportedManifest`].
+    UnsupportedManifest,
     /// See [`SkillError::InvalidStructure`].
     InvalidStructure,
     /// See [`SkillError::FileNotFound`].
@@ -151,6 +171,8 @@ impl SkillError {
         match self {
             Self::NotFound { .. } => SkillErrorKind::NotFound,
             Self::InvalidFrontmatter { .. } => SkillErrorKind::InvalidFrontmatter,
+            Self::InvalidManifest { .. } => SkillErrorKind::InvalidManifest,
+            Self::UnsupportedManifest { .. } => SkillErrorKind::UnsupportedManifest,
             Self::InvalidStructure { .. } => SkillErrorKind::InvalidStructure,
             Self::FileNotFound { .. } => SkillErrorKind::FileNotFound,
             Self::PermissionDenied { .. } => SkillErrorKind::PermissionDenied,
@@ -169,6 +191,8 @@ impl SkillError {
         match self {
             Self::NotFound { path, .. }
             | Self::InvalidFrontmatter { path, .. }
+            | Self::InvalidManifest { path, .. }
+            | Self::UnsupportedManifest { path, .. }
             | Self::InvalidStructure { path, .. }
             | Self::FileNotFound { path }
             | Self::PermissionDenied { path }
@@ -192,7 +216,9 @@ impl SkillError {
     #[must_use]
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         let (rule, message) = match &self {
-            Self::InvalidFrontmatter { .. } => (RuleId::FrontmatterSyntax, String::new()),
+            Self::InvalidFrontmatter { .. }
+            | Self::InvalidManifest { .. }
+            | Self::UnsupportedManifest { .. } => (RuleId::FrontmatterSyntax, String::new()),
             Self::NotFound { path, missing } => match missing {
                 Missing::Path => (RuleId::PathMissing, format!("Path does not exist: {}", path.display())),
                 Missing::Folder => (RuleId::NotADirectory, format!("Not a directory: {}", path.display())),
@@ -211,8 +237,35 @@ impl SkillError {
             Self::TooLarge { .. } => (RuleId::FileTooLarge, self.to_string()),
         };
         match self {
-            Self::InvalidFrontmatter { diagnostics, .. } => diagnostics,
+            Self::InvalidFrontmatter { diagnostics, .. }
+            | Self::InvalidManifest { diagnostics, .. }
+            | Self::UnsupportedManifest { diagnostics, .. } => diagnostics,
             other => vec![Diagnostic::new(rule, Severity::Error, message, other.path())],
+        }
+    }
+
+    /// The failure that these findings about a file are, at least one of them an error.
+    pub(crate) fn from_findings(path: PathBuf, diagnostics: Vec<Diagnostic>) -> Self {
+        let diagnostics: Vec<_> = diagnostics.into_iter().map(|finding| finding.in_file(&path)).collect();
+        let mut errors = diagnostics.iter().filter(|finding| finding.is_error()).map(Diagnostic::rule);
+        if errors.clone().any(|rule| rule == RuleId::ManifestVersion) {
+            Self::UnsupportedManifest { path, diagnostics }
+        } else if errors.all(RuleId::is_of_manifest) {
+            Self::InvalidManifest { path, diagnostics }
+        } else {
+            Self::InvalidFrontmatter { path, diagnostics }
+        }
+    }
+
+    /// The same failure, with another path for the file that the findings are about.
+    pub(crate) fn moved(self, path_of: impl FnOnce(&Path) -> PathBuf) -> Self {
+        match self {
+            Self::InvalidFrontmatter { path, diagnostics }
+            | Self::InvalidManifest { path, diagnostics }
+            | Self::UnsupportedManifest { path, diagnostics } => {
+                Self::from_findings(path_of(&path), diagnostics)
+            }
+            other => other,
         }
     }
 

@@ -10,16 +10,19 @@ mod discovery;
 mod error;
 mod files;
 mod frontmatter;
+mod manifest;
 mod metadata;
 mod name;
 mod package;
 mod properties;
 mod reload;
 mod resources;
+mod schema;
 mod skill;
 #[cfg(test)]
 mod unprivileged;
 mod validate;
+mod version;
 mod walk;
 mod yaml;
 
@@ -31,6 +34,11 @@ pub use error::{Missing, SkillError, SkillErrorKind};
 pub use frontmatter::{
     Document, Frontmatter, FrontmatterError, MAX_DESCRIPTION_CHARS, MAX_FRONTMATTER_BYTES, Mode,
 };
+pub use manifest::{
+    Base, CommandNeed, EnvVariable, Execution, FileNeed, Input, MAX_MANIFEST_BYTES, Manifest, ManifestError,
+    ManifestVersion, Need, OutputArtifact, OutputFile, OutputPattern, OutputPatternError, ParsedManifest,
+    PathProblem, SIDECAR_FILE,
+};
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
 pub use package::{
@@ -40,5 +48,7 @@ pub use package::{
 pub use properties::Properties;
 pub use reload::{Reload, Reloader};
 pub use resources::{MAX_RESOURCE_BYTES, Resource, Resources, SkillDigests};
+pub use schema::{Disclosure, Mismatch, Schema, ValueType};
 pub use skill::{MAX_SKILL_FILE_BYTES, Skill};
 pub use validate::validate;
+pub use version::{ParseVersionError, Version};

@@ -6,9 +6,9 @@
 //! and the last good version. All of it is a cache: a crash loses nothing, the first reload after it reads everything.
 //!
 //! What a stamp cannot tell: an edit that leaves size, inode and both times of a file as they were, that is, one within
-//! the same tick of the file system's clock as the reading before it. What a change of other files than `SKILL.md`
-//! means: nothing for the catalog, since they are read when asked for; it is noticed when the skill's own folder gains
-//! or loses an entry, and then `SKILL.md` is read again.
+//! the same tick of the file system's clock as the reading before it. What a change of other files than `SKILL.md` and
+//! the manifest beside it means: nothing for the catalog, since they are read when asked for; it is noticed when the
+//! skill's own folder gains or loses an entry, and then `SKILL.md` is read again.
 //!
 //! The last good version of a folder is its metadata: the instructions and files of a skill are read when they are
 //! asked for, as they are at that moment. The last good version of a package is all of it, since it was unpacked.
@@ -26,6 +26,7 @@ use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::discovery::{Bounds, Chosen, Entrance, Scope, enter, findings_at, load_folder, ranked};
 use crate::error::SkillError;
 use crate::frontmatter::Mode;
+use crate::manifest::SIDECAR_FILE;
 use crate::name::SkillName;
 use crate::package::{Budget, load_package_within};
 use crate::reload::removal::{Doubt, is_gone};
@@ -211,6 +212,8 @@ impl Known {
 struct Stamp {
     /// Of the `SKILL.md` or the package.
     content: FileStamp,
+    /// Of the manifest beside the `SKILL.md`, if there is one.
+    manifest: Option<FileStamp>,
     /// Of the folder; a package has none.
     folder: Option<FileStamp>,
 }
@@ -229,10 +232,13 @@ impl Stamp {
     /// The stamp of a place; none when it could not be told, or when it is no skill.
     fn of(place: &Place) -> Option<Self> {
         match place.kind {
-            PlaceKind::Package => Some(Self { content: FileStamp::of(&place.path)?, folder: None }),
+            PlaceKind::Package => {
+                Some(Self { content: FileStamp::of(&place.path)?, manifest: None, folder: None })
+            }
             PlaceKind::Folder => {
                 let content = SKILL_FILES.iter().find_map(|name| FileStamp::of(&place.path.join(name)))?;
-                Some(Self { content, folder: Some(FileStamp::of(&place.path)?) })
+                let manifest = FileStamp::of(&place.path.join(SIDECAR_FILE));
+                Some(Self { content, manifest, folder: Some(FileStamp::of(&place.path)?) })
             }
         }
     }

@@ -3,13 +3,17 @@
 //! A [`Skill`] is a value about a folder that others may change; each read says what it found at that moment, and a
 //! crash loses nothing. A skill from a package is about a private folder instead, which goes with the last clone.
 
+mod sidecar;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
 use crate::files::{Folder, PlainFile};
 use crate::frontmatter::{self, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode, Scan};
+use crate::manifest::Manifest;
 use crate::metadata::Metadata;
 use crate::name::SkillName;
 use crate::package::Origin;
@@ -28,6 +32,8 @@ const HEAD_BYTES: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
     frontmatter: Frontmatter,
+    /// The manifest that lies beside its `SKILL.md`.
+    sidecar: Option<Arc<Manifest>>,
     location: PathBuf,
     root_dir: PathBuf,
     diagnostics: Box<[Diagnostic]>,
@@ -54,7 +60,7 @@ impl Skill {
     pub fn new(frontmatter: Frontmatter, location: impl Into<PathBuf>) -> Self {
         let location = location.into();
         let root_dir = location.parent().map(Path::to_owned).unwrap_or_default();
-        Self { frontmatter, location, root_dir, diagnostics: Box::default(), origin: None }
+        Self { frontmatter, sidecar: None, location, root_dir, diagnostics: Box::default(), origin: None }
     }
 
     /// Reads the open `SKILL.md` of a folder.
@@ -72,20 +78,17 @@ impl Skill {
         };
         let folder_name = folder_name.to_string_lossy();
         let folder = frontmatter::Folder::Named(&folder_name);
-        let parsed = match text(&bytes) {
+        let parsed = match text(&bytes, SKILL_FILES[0]) {
             Ok(content) => Frontmatter::parse_in(content, mode, folder),
             Err(finding) => Err(finding.into()),
         };
-        match parsed {
-            Ok((frontmatter, _, findings)) => {
-                let diagnostics = findings.into_iter().map(|finding| finding.in_file(&location)).collect();
-                Ok(Self { frontmatter, location, root_dir, diagnostics, origin: None })
-            }
-            Err(FrontmatterError { diagnostics }) => Err(SkillError::InvalidFrontmatter {
-                diagnostics: diagnostics.into_iter().map(|finding| finding.in_file(&location)).collect(),
-                path: location,
-            }),
-        }
+        let (frontmatter, _, findings) = parsed.map_err(|FrontmatterError { diagnostics }| {
+            SkillError::from_findings(location.clone(), diagnostics)
+        })?;
+        let findings = findings.into_iter().map(|finding| finding.in_file(&location));
+        let sidecar = sidecar::read(&root_dir, &frontmatter)?;
+        let diagnostics = findings.chain(sidecar.diagnostics).collect();
+        Ok(Self { frontmatter, sidecar: sidecar.manifest, location, root_dir, diagnostics, origin: None })
     }
 
     /// Its name.
@@ -122,6 +125,13 @@ impl Skill {
     #[must_use]
     pub const fn metadata(&self) -> &Metadata {
         self.frontmatter.metadata()
+    }
+
+    /// What it declares of its inputs, needs and behaviour, in its frontmatter or in the file
+    /// [`SIDECAR_FILE`](crate::SIDECAR_FILE); none of a skill that declares no `manifest_version`.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.sidecar.as_deref().or_else(|| self.frontmatter.manifest())
     }
 
     /// All fields of its frontmatter.
@@ -162,8 +172,8 @@ impl Skill {
     /// The same skill, in a folder that was unpacked from a package.
     #[must_use]
     pub(crate) fn unpacked_from(mut self, origin: Origin) -> Self {
-        let path = origin.path_in_package(&self.location);
         for finding in &mut self.diagnostics {
+            let path = origin.path_in_package(finding.path());
             *finding = finding.clone().in_file(&path);
         }
         self.origin = Some(origin);
@@ -190,7 +200,7 @@ impl Skill {
         let folder = Folder::open(&self.root_dir)?;
         let name = self.location.file_name().unwrap_or_else(|| OsStr::new(SKILL_FILES[0]));
         let bytes = folder.open_file(Path::new(name))?.read_all(MAX_SKILL_FILE_BYTES)?;
-        let body = text(&bytes).and_then(frontmatter::body);
+        let body = text(&bytes, SKILL_FILES[0]).and_then(frontmatter::body);
         body.map_err(|finding| SkillError::InvalidFrontmatter {
             path: self.location.clone(),
             diagnostics: vec![finding.in_file(&self.location)],
@@ -275,10 +285,10 @@ fn read_head(file: &mut PlainFile) -> Result<Vec<u8>, SkillError> {
 }
 
 /// The bytes as text.
-pub(crate) fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
+pub(crate) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Diagnostic> {
     std::str::from_utf8(bytes).map_err(|error| {
         let message =
-            format!("SKILL.md is not UTF-8 text: byte {} is not part of a character", error.valid_up_to());
+            format!("{file} is not UTF-8 text: byte {} is not part of a character", error.valid_up_to());
         Diagnostic::new(RuleId::NotUtf8, Severity::Error, message, "")
     })
 }

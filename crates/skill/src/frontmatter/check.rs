@@ -3,6 +3,7 @@
 use super::{Findings, Folder, Frontmatter, Mode};
 use crate::allowed_tools::AllowedTools;
 use crate::diagnostic::{RuleId, Severity};
+use crate::manifest;
 use crate::metadata::Metadata;
 use crate::name::{self, NameProblem, SkillName};
 use crate::yaml::{Mark, Node, Value};
@@ -36,7 +37,12 @@ pub(super) fn check(
     };
     let mut fields = Fields::default();
     let mut unknown = Vec::new();
+    let has_manifest = entries.iter().any(|(key, ..)| manifest::declares_manifest(key));
     for (key, mark, value) in entries {
+        // Whether it may be here is for a strict reader to say.
+        if has_manifest && mode == Mode::Lenient && manifest::is_manifest_field(&key) {
+            continue;
+        }
         match fields.slot(&key) {
             Some(slot) => *slot = Some(value),
             None => unknown.push((key, mark)),
@@ -56,6 +62,7 @@ pub(super) fn check(
         compatibility,
         allowed_tools,
         metadata,
+        manifest: None,
     })
 }
 

@@ -6,12 +6,14 @@ mod check;
 mod fence;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 pub use check::MAX_DESCRIPTION_CHARS;
 use fence::Fence;
 pub(crate) use fence::{Scan, scan};
 
 use crate::diagnostic::{Diagnostic, Position, RuleId, Severity};
+use crate::manifest::{self, Manifest, SIDECAR_FILE};
 use crate::metadata::Metadata;
 use crate::name::{self, SkillName};
 use crate::yaml::{self, Mark, Node};
@@ -37,6 +39,7 @@ pub struct Frontmatter {
     compatibility: Option<String>,
     allowed_tools: Option<String>,
     metadata: Metadata,
+    manifest: Option<Arc<Manifest>>,
 }
 
 /// A `SKILL.md` taken apart.
@@ -91,9 +94,29 @@ impl Frontmatter {
         let content = unix_lines(content);
         let mut findings = Vec::new();
         let fence = fence::split(&content, mode, &mut findings)?;
-        let root = read(&fence, mode, &mut findings)?;
-        let frontmatter =
+        let root = match read(&fence, mode, &mut findings) {
+            Ok(root) => root,
+            Err(finding) => {
+                findings.push(finding);
+                findings.extend(sidecar_hint(&fence, mode));
+                return Err(FrontmatterError { diagnostics: findings });
+            }
+        };
+        let mut frontmatter =
             check::check(root, mode, folder, &mut Findings { fence_line: fence.line, list: &mut findings });
+        findings.extend(sidecar_hint(&fence, mode));
+        if let Some(frontmatter) =
+            frontmatter.as_mut().filter(|_| mode == Mode::Lenient && has_manifest(&fence))
+        {
+            let origin = manifest::Origin::Frontmatter { fence_line: fence.line };
+            match manifest::read(fence.yaml, origin) {
+                Ok(parsed) => {
+                    frontmatter.manifest = parsed.manifest;
+                    findings.extend(parsed.diagnostics);
+                }
+                Err(error) => findings.extend(error.into_diagnostics()),
+            }
+        }
         match frontmatter {
             Some(frontmatter) if !findings.iter().any(Diagnostic::is_error) => {
                 Ok((frontmatter, name::strip(fence.body).to_owned(), findings))
@@ -137,6 +160,36 @@ impl Frontmatter {
     pub const fn metadata(&self) -> &Metadata {
         &self.metadata
     }
+
+    /// The manifest that stands among the fields. A strict reader refuses such a frontmatter.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_deref()
+    }
+}
+
+/// Whether the text between the fences seems to have a manifest in it.
+fn has_manifest(fence: &Fence<'_>) -> bool {
+    let is_key =
+        |line: &str| line.split_once(':').is_some_and(|(key, _)| manifest::declares_manifest(unquoted(key)));
+    fence.yaml.lines().any(is_key)
+}
+
+/// The text of a key without quotes around it.
+fn unquoted(key: &str) -> &str {
+    let key = key.trim_end();
+    let inner = |quote| key.strip_prefix(quote)?.strip_suffix(quote);
+    inner('"').or_else(|| inner('\'')).unwrap_or(key)
+}
+
+/// What a strict reader is told of a manifest that stands where the format has no room for it.
+fn sidecar_hint(fence: &Fence<'_>, mode: Mode) -> Option<Diagnostic> {
+    let message = format!(
+        "the format has no room for a manifest in the frontmatter: move its fields to `{SIDECAR_FILE}` beside SKILL.md, \
+         or read leniently"
+    );
+    let is_misplaced = mode == Mode::Strict && has_manifest(fence);
+    is_misplaced.then(|| Diagnostic::new(RuleId::ManifestSidecar, Severity::Info, message, ""))
 }
 
 /// The folder that a `SKILL.md` lies in, whose name must be the skill's.
@@ -187,7 +240,7 @@ impl Findings<'_> {
 }
 
 /// A place between the fences as a place in the file: the text begins on the first fence's line, after its `---`.
-fn position(mark: Mark, fence_line: u32) -> Position {
+pub(crate) fn position(mark: Mark, fence_line: u32) -> Position {
     let shift = if mark.line == 1 { 3 } else { 0 };
     Position { line: mark.line.saturating_add(fence_line - 1), column: mark.column.saturating_add(shift) }
 }

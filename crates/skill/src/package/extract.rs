@@ -43,17 +43,11 @@ impl Extracted {
     /// Loads the skill in it. The skill keeps the folder too.
     ///
     /// # Errors
-    /// As [`Skill::load`]. What is wrong with the frontmatter is said of the `SKILL.md` in the package.
+    /// As [`Skill::load`]. What is wrong with the frontmatter or the manifest is said of the file in the package.
     pub fn load(&self, mode: Mode) -> Result<Skill, SkillError> {
-        match Skill::load(&self.folder, mode) {
-            Ok(skill) => Ok(skill.unpacked_from(self.origin.clone())),
-            Err(SkillError::InvalidFrontmatter { path, diagnostics }) => {
-                let path = self.origin.path_in_package(&path);
-                let diagnostics = diagnostics.into_iter().map(|finding| finding.in_file(&path)).collect();
-                Err(SkillError::InvalidFrontmatter { path, diagnostics })
-            }
-            Err(error) => Err(error),
-        }
+        Skill::load(&self.folder, mode)
+            .map(|skill| skill.unpacked_from(self.origin.clone()))
+            .map_err(|error| error.moved(|path| self.origin.path_in_package(path)))
     }
 
     /// All findings about the skill in it, as [`validate`](crate::validate) has them, but for the paths: they are of

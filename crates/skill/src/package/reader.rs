@@ -149,7 +149,7 @@ impl Package {
         // The layout was found by this file.
         let name = names.next().unwrap_or(&SKILL_FILES[0]);
         let content = self.read(name)?;
-        let document = match text(&content) {
+        let document = match text(&content, SKILL_FILES[0]) {
             Ok(content) => {
                 // A lenient reader takes the folder's name when the file does not say one. That both agree is checked
                 // below, in either mode.
@@ -164,9 +164,7 @@ impl Package {
         let frontmatter = match document {
             Ok((frontmatter, ..)) => frontmatter,
             Err(diagnostics) => {
-                let path = self.path.join(name);
-                let diagnostics = diagnostics.into_iter().map(|finding| finding.in_file(&path)).collect();
-                return Err(SkillError::InvalidFrontmatter { path, diagnostics });
+                return Err(SkillError::from_findings(self.path.join(name), diagnostics));
             }
         };
         self.layout.check_name(frontmatter.name().as_str()).map_err(|refusal| self.refuse(refusal))?;

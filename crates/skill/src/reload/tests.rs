@@ -357,3 +357,26 @@ fn distrust_removes() {
     check(&reload, [&[], &[], &["a"], &[]]);
     assert_eq!(rules(&reload), [RuleId::ScopeUntrusted]);
 }
+
+#[test]
+fn an_edit_of_the_manifest_beside_is_an_edit_of_the_skill() {
+    let (_temp, root, mut reloader) = loaded(&["a", "b"]);
+    let manifest = root.join("a").join(SIDECAR_FILE);
+    let is_sensitive =
+        |reload: &Reload| reload.catalog.get("a").unwrap().manifest().map(|manifest| manifest.sensitive());
+    fs::write(&manifest, "manifest_version: \"1.0\"\n").unwrap();
+    let added = reloader.reload();
+    check(&added, [&[], &["a"], &[], &[]]);
+    assert_eq!(is_sensitive(&added), Some(false));
+    fs::write(&manifest, "manifest_version: \"1.0\"\nsensitive: true\n").unwrap();
+    let edited = reloader.reload();
+    check(&edited, [&[], &["a"], &[], &[]]);
+    assert_eq!(is_sensitive(&edited), Some(true));
+    fs::write(&manifest, "manifest_version: \"2.0\"\n").unwrap();
+    let broken = reloader.reload();
+    check(&broken, [&[], &[], &[], &["a"]]);
+    assert_eq!(is_sensitive(&broken), Some(true));
+    assert_eq!(rules(&broken), [RuleId::LastGoodKept, RuleId::ManifestVersion]);
+    fs::remove_file(&manifest).unwrap();
+    assert_eq!(is_sensitive(&reloader.reload()), None);
+}

@@ -2,7 +2,7 @@
 
 use serde_yaml::Value as Yaml;
 
-use super::node::{Mark, Node, Value};
+use super::node::{Mark, Node, Syntax, Value};
 use super::strict;
 
 /// The start of the text: where a value stands whose place the library does not tell.
@@ -32,10 +32,47 @@ impl Repair {
     }
 }
 
+/// Whether values that are no YAML are taken as the text that they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repairing {
+    Yes,
+    No,
+}
+
+/// Reads a document with the types of its values.
+pub(crate) fn read_typed(text: &str, repairing: Repairing) -> Result<Yaml, Syntax> {
+    if !is_bounded(text) {
+        let message =
+            format!("larger than {MAX_BYTES} bytes, or with more than {MAX_FLOWS} opening brackets");
+        return Err(Syntax { message, mark: START });
+    }
+    serde_yaml::from_str(text).or_else(|error| {
+        let repaired = match repairing {
+            Repairing::Yes => serde_yaml::from_str(&quote(text)).ok(),
+            Repairing::No => None,
+        };
+        repaired.ok_or_else(|| {
+            let mark = error
+                .location()
+                .map_or(START, |at| Mark { line: count(at.line()), column: count(at.column()) });
+            Syntax { message: error.to_string(), mark }
+        })
+    })
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Whether the library reads it in reasonable time.
+fn is_bounded(text: &str) -> bool {
+    let flows = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    text.len() <= MAX_BYTES && flows <= MAX_FLOWS
+}
+
 /// Reads a document that a strict reader refuses, if anything can be made of it.
 pub(crate) fn read(text: &str) -> Option<(Node, Repair)> {
-    let flows = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
-    if text.len() > MAX_BYTES || flows > MAX_FLOWS {
+    if !is_bounded(text) {
         return None;
     }
     let parse = |text: &str| serde_yaml::from_str::<Yaml>(text).ok().map(node);

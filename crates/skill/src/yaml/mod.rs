@@ -7,6 +7,6 @@ mod lenient;
 mod node;
 mod strict;
 
-pub(crate) use lenient::read as read_lenient;
+pub(crate) use lenient::{Repairing, read as read_lenient, read_typed};
 pub(crate) use node::{Mark, Node, Value};
 pub(crate) use strict::read as read_strict;

@@ -1,0 +1,96 @@
+//! Where in a YAML text a field stands.
+//!
+//! The library that reads all of YAML keeps no places. Manifests are written in blocks, so a field is found by the
+//! indentation of the lines; where somebody writes otherwise, the place is that of what it is in.
+
+use std::fmt::Write as _;
+
+use crate::yaml::Mark;
+
+/// One step from a value into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Key(String),
+    Item(usize),
+}
+
+/// A path for people: `inputs.required[0].schema`.
+pub(super) fn shown(path: &[Step]) -> String {
+    let mut shown = String::new();
+    for step in path {
+        let _ = match step {
+            Step::Key(key) if shown.is_empty() => write!(shown, "{key}"),
+            Step::Key(key) => write!(shown, ".{key}"),
+            Step::Item(index) => write!(shown, "[{index}]"),
+        };
+    }
+    shown
+}
+
+/// A line that says something.
+#[derive(Debug, Clone, Copy)]
+struct Line<'a> {
+    number: u32,
+    indent: usize,
+    text: &'a str,
+}
+
+/// The place of what a path leads to, as deep as it can be followed.
+pub(super) fn locate(text: &str, path: &[Step]) -> Mark {
+    let mut mark = Mark { line: 1, column: 1 };
+    let mut lines: Vec<Line<'_>> = (1..).zip(text.split('\n')).filter_map(line).collect();
+    for step in path {
+        let found = match step {
+            Step::Key(key) => entry(&lines, key),
+            Step::Item(index) => item(&lines, *index),
+        };
+        let Some((at, inner)) = found else { break };
+        let column = u32::try_from(at.indent).unwrap_or(u32::MAX).saturating_add(1);
+        mark = Mark { line: at.number, column };
+        lines = inner;
+    }
+    mark
+}
+
+fn line((number, text): (u32, &str)) -> Option<Line<'_>> {
+    let said = text.trim_start_matches(' ');
+    let is_said = !said.trim().is_empty() && !said.starts_with('#');
+    is_said.then(|| Line { number, indent: text.len() - said.len(), text: said })
+}
+
+/// The line of a key, and the lines of its value.
+fn entry<'a>(lines: &[Line<'a>], key: &str) -> Option<(Line<'a>, Vec<Line<'a>>)> {
+    let indent = lines.first()?.indent;
+    let start = lines.iter().position(|line| line.indent == indent && is_key(line.text, key))?;
+    let below = &lines[start + 1..];
+    // The items of a list may stand as far left as the key.
+    let belongs = |line: &Line<'_>| line.indent > indent || (line.indent == indent && is_item(line.text));
+    let count = below.iter().take_while(|line| belongs(line)).count();
+    Some((lines[start], below[..count].to_vec()))
+}
+
+fn is_key(text: &str, key: &str) -> bool {
+    let quoted = |quote| text.strip_prefix(quote)?.strip_prefix(key)?.strip_prefix(quote);
+    let rest = text.strip_prefix(key).or_else(|| quoted('"')).or_else(|| quoted('\''));
+    let after = rest.and_then(|rest| rest.trim_start().strip_prefix(':'));
+    after.is_some_and(|after| after.is_empty() || after.starts_with([' ', '\t', '\r']))
+}
+
+fn is_item(text: &str) -> bool {
+    text == "-" || text.starts_with("- ")
+}
+
+/// The line of an item of a list, and the lines of its value, the first without the dash.
+fn item<'a>(lines: &[Line<'a>], index: usize) -> Option<(Line<'a>, Vec<Line<'a>>)> {
+    let indent = lines.first()?.indent;
+    let mut starts = (0..lines.len()).filter(|at| lines[*at].indent == indent && is_item(lines[*at].text));
+    let start = starts.nth(index)?;
+    let end = starts.next().unwrap_or(lines.len());
+    let first = lines[start];
+    let text = first.text[1..].trim_start_matches(' ');
+    let inner = Line { indent: indent + first.text.len() - text.len(), text, ..first };
+    let mut value = if text.is_empty() { Vec::new() } else { vec![inner] };
+    value.extend_from_slice(&lines[start + 1..end]);
+    let at = if text.is_empty() { first } else { inner };
+    Some((at, value))
+}
