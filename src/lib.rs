@@ -19,7 +19,6 @@ mod config;
 mod context;
 mod conversation;
 mod error;
-mod near;
 mod prompting;
 mod runtime;
 mod sandbox;
@@ -57,8 +56,8 @@ pub use conjure_base::{
 pub use conjure_skill::{
     Bounds, Catalog, Diagnostic, Discovery, Extracted, Frontmatter, Metadata, Missing, Mode, Package,
     PackageFile, PackageLimits, PackageProblem, PackageProblemKind, Packed, Properties, Reload, Reloader,
-    Resource, Resources, RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError, SkillErrorKind,
-    SkillName, Trust, discover, extract_skill_file, pack, pack_file, validate,
+    Resource, ResourceStart, Resources, RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError,
+    SkillErrorKind, SkillName, Trust, discover, extract_skill_file, pack, pack_file, validate,
 };
 
 // What the model is told.
@@ -110,8 +109,8 @@ pub use conjure_actors::metrics;
 
 // Tools of the host, and who allows calls.
 pub use conjure_toolbox::{
-    AllowAll, Approver, Caller, DenyAll, OutputLimits, Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox,
-    ToolboxBuilder, approver_fn, tool_fn,
+    AllowAll, Approver, Caller, DenyAll, Interpreters, MOST_ACTIVE, OutputLimits, SkillTools, Tool,
+    ToolContext, ToolOutcome, ToolStatus, Toolbox, ToolboxBuilder, approver_fn, tool_fn,
 };
 
 // Sandboxes.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use conjure_skill::nearest;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -9,7 +10,6 @@ use crate::config::error::ConfigError;
 use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_floor, parse_network, parse_size};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
-use crate::near::nearest;
 
 /// Larger than any configuration that a person writes.
 const LARGEST_FILE: u64 = 1024 * 1024;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use conjure_skill::nearest;
 use toml::{Table, Value};
-
-use crate::near::nearest;
 
 /// The keys of `[pool]`.
 const KEYS: [&str; 4] = ["jail", "docker", "max_age", "starts_at_once"];

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use conjure_actors::registry::{CatalogKey, CatalogName, Registry};
 use conjure_base::TenantId;
-use conjure_skill::{Catalog, Skill};
+use conjure_skill::{Catalog, Skill, nearest};
 
 use super::error::{RuntimeError, UnknownSkill};
 use super::spec::Choice;
-use crate::near::nearest;
 
 /// What the catalog of the configuration's folders is called.
 pub(crate) const DEFAULT: &str = "default";

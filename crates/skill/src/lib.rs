@@ -13,6 +13,7 @@ mod frontmatter;
 mod manifest;
 mod metadata;
 mod name;
+mod near;
 mod package;
 mod properties;
 mod reload;
@@ -41,13 +42,14 @@ pub use manifest::{
 };
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
+pub use near::nearest;
 pub use package::{
     Extracted, Package, PackageFile, PackageLimits, PackageProblem, PackageProblemKind, Packed,
     extract_skill_file, load_skill_file, pack, pack_file,
 };
 pub use properties::Properties;
 pub use reload::{Reload, Reloader};
-pub use resources::{MAX_RESOURCE_BYTES, Resource, Resources, SkillDigests};
+pub use resources::{MAX_RESOURCE_BYTES, Resource, ResourceStart, Resources, SkillDigests};
 pub use schema::{Disclosure, Mismatch, Schema, ValueType};
 pub use skill::{MAX_SKILL_FILE_BYTES, Skill};
 pub use validate::validate;

@@ -46,6 +46,17 @@ impl Resource {
     }
 }
 
+/// What a file of a skill begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceStart {
+    /// Its first bytes, as many as were asked for or fewer.
+    pub bytes: Vec<u8>,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Whether its owner may execute it.
+    pub is_executable: bool,
+}
+
 /// The files of a skill without its `SKILL.md`, each group in the order of paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resources {
@@ -162,6 +173,28 @@ impl Skill {
     /// As [`Skill::read_resource`].
     pub fn read_resource_up_to(&self, relative: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, SkillError> {
         Folder::open(self.root_dir())?.open_file(relative.as_ref())?.read_all(limit)
+    }
+
+    /// Reads the start of a file of the skill, however large it is.
+    ///
+    /// # Errors
+    /// As [`Skill::read_resource`], but for the size.
+    pub fn resource_start(
+        &self,
+        relative: impl AsRef<Path>,
+        count: usize,
+    ) -> Result<ResourceStart, SkillError> {
+        let mut file = Folder::open(self.root_dir())?.open_file(relative.as_ref())?;
+        let mut bytes = vec![0; count];
+        let mut filled = 0;
+        loop {
+            match file.read_some(&mut bytes[filled..])? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        bytes.truncate(filled);
+        Ok(ResourceStart { bytes, size: file.size(), is_executable: file.is_executable()? })
     }
 
     /// Digests all its files as they are now, but for those of a version control (`.git`). A link to a plain file

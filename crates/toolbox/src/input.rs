@@ -1,6 +1,8 @@
 //! Checks of what the model wrote as a tool's input. A message names the field and says how to mend it, since the
 //! model reads it and tries again.
 
+use std::collections::BTreeMap;
+
 use conjure_sandbox::LineRange;
 use serde_json::{Map, Value};
 
@@ -10,7 +12,7 @@ use crate::text::quote;
 const LONGEST_PATH: usize = 4096;
 
 /// The longest single argument that Linux takes, less the zero byte at its end.
-const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+pub(crate) const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
 
 /// The fields of a call's input.
 pub(crate) struct Fields<'v>(&'v Map<String, Value>);
@@ -69,6 +71,55 @@ impl<'v> Fields<'v> {
         }
     }
 
+    /// A list of texts that may be left out; `null` counts as left out.
+    pub(crate) fn optional_texts(&self, name: &str, most: usize) -> Result<Option<Vec<&'v str>>, String> {
+        let items = match self.0.get(name) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Array(items)) => items,
+            Some(other) => {
+                return Err(format!("field `{name}` must be an array of strings, not {}", kind(other)));
+            }
+        };
+        if items.len() > most {
+            return Err(format!("field `{name}` has {} items, and the most is {most}", items.len()));
+        }
+        let text = |(place, item): (usize, &'v Value)| {
+            item.as_str()
+                .ok_or_else(|| format!("item {place} of field `{name}` must be a string, not {}", kind(item)))
+        };
+        items.iter().enumerate().map(text).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Texts by name, which may be left out; `null` counts as left out.
+    pub(crate) fn optional_map(&self, name: &str, most: usize) -> Result<BTreeMap<String, String>, String> {
+        let items = match self.0.get(name) {
+            None | Some(Value::Null) => return Ok(BTreeMap::new()),
+            Some(Value::Object(items)) => items,
+            Some(other) => {
+                return Err(format!("field `{name}` must be an object of strings, not {}", kind(other)));
+            }
+        };
+        if items.len() > most {
+            return Err(format!("field `{name}` has {} entries, and the most is {most}", items.len()));
+        }
+        let text = |(key, item): (&String, &Value)| match item {
+            Value::String(text) => Ok((key.clone(), text.clone())),
+            other => {
+                Err(format!("entry `{}` of field `{name}` must be a string, not {}", quote(key), kind(other)))
+            }
+        };
+        items.iter().map(text).collect()
+    }
+
+    /// Yes or no; left out is no.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(other) => Err(format!("field `{name}` must be true or false, not {}", kind(other))),
+        }
+    }
+
     /// `view_range`: `[start, end]`, counted from 1, `-1` for the last line. May be left out.
     pub(crate) fn view_range(&self) -> Result<Option<LineRange>, String> {
         let value = match self.0.get("view_range") {
@@ -105,7 +156,7 @@ impl<'v> Fields<'v> {
     }
 }
 
-fn without_zero<'t>(name: &str, text: &'t str) -> Result<&'t str, String> {
+pub(crate) fn without_zero<'t>(name: &str, text: &'t str) -> Result<&'t str, String> {
     if text.contains('\0') { Err(format!("field `{name}` must not hold a zero character")) } else { Ok(text) }
 }
 

@@ -112,3 +112,22 @@ fn every_change_changes_the_digest() {
         symlink("/etc", root.join("link")).unwrap();
     });
 }
+
+#[test]
+fn of_a_large_file_the_start_is_read_and_links_out_are_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let (temp, skill) = skill_with(&[("run", "#!/bin/sh\necho\n"), ("empty", "")]);
+    let run = skill.root_dir().join("run");
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+    let start = skill.resource_start("run", 9).unwrap();
+    assert_eq!(start, ResourceStart { bytes: b"#!/bin/sh".to_vec(), size: 15, is_executable: true });
+    let empty = skill.resource_start("./empty", 9).unwrap();
+    assert_eq!(empty, ResourceStart { bytes: Vec::new(), size: 0, is_executable: false });
+    fs::write(temp.path().join("outside"), "").unwrap();
+    symlink("../outside", skill.root_dir().join("out")).unwrap();
+    for path in ["out", "../outside", "/etc/passwd"] {
+        let error = skill.resource_start(path, 9).unwrap_err();
+        assert_eq!(error.kind(), SkillErrorKind::PathNotAllowed, "{path}");
+    }
+}

@@ -13,7 +13,7 @@ use crate::text::{cut, quote};
 use crate::tool::{ToolOutcome, ToolStatus};
 
 /// Bytes of a result that are set apart for notices.
-const NOTICES: usize = 2 * 1024;
+pub(crate) const NOTICES: usize = 2 * 1024;
 
 /// The most that a guest keeps of either end.
 const MOST_KEPT: usize = 1024 * 1024;
@@ -26,7 +26,7 @@ pub(super) async fn run(
     options: CallOptions,
 ) -> ToolOutcome {
     let budget = limits.shell.saturating_sub(NOTICES);
-    let kept = u32::try_from((budget / 2).min(MOST_KEPT)).unwrap_or(u32::MAX);
+    let kept = most_kept(limits.shell);
     let command = Command { keep_head: kept, keep_tail: kept, spill: limits.spill, ..Command::bash(command) };
     match executor.run(command, options).await {
         Ok(outcome) => {
@@ -47,6 +47,11 @@ pub(super) async fn run(
     }
 }
 
+/// Bytes of either end of an output that are worth keeping, where `most` bytes of it are shown.
+pub(crate) fn most_kept(most: usize) -> u32 {
+    u32::try_from((most.saturating_sub(NOTICES) / 2).min(MOST_KEPT)).unwrap_or(u32::MAX)
+}
+
 fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolOutcome {
     let mut text = String::new();
     // An executor that cannot merge the streams still tells both.
@@ -60,8 +65,7 @@ fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolO
         }
     }
     let silent = text.is_empty();
-    let (status, ending) = ending(outcome, silent);
-    let notices = ending.into_iter().chain(limits_reached(outcome).map(str::to_owned));
+    let (status, notices) = notices(outcome, silent);
     for notice in notices {
         start_line(&mut text);
         let _ = write!(text, "[{notice}]");
@@ -69,7 +73,13 @@ fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolO
     ToolOutcome::with_status(status, text)
 }
 
-fn push_output(text: &mut String, output: &CommandOutput, budget: usize, redactor: &Redactor) {
+/// How it went, and what to say of it beside the output.
+pub(crate) fn notices(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Vec<String>) {
+    let (status, ending) = ending(outcome, silent);
+    (status, ending.into_iter().chain(limits_reached(outcome).map(str::to_owned)).collect())
+}
+
+pub(crate) fn push_output(text: &mut String, output: &CommandOutput, budget: usize, redactor: &Redactor) {
     let cut = cut(&output.head, &output.tail, output.total, budget);
     if cut.omitted == 0 {
         text.push_str(&cut.head);
@@ -90,7 +100,6 @@ fn push_output(text: &mut String, output: &CommandOutput, budget: usize, redacto
     text.push_str(&redactor.redact_tail(&cut.tail));
 }
 
-/// How it went, and what to say of it beside the output.
 fn ending(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>) {
     let so_far = if silent { "there was no output" } else { "the output until then is above" };
     let after = format!("after {:.1} s", outcome.duration.as_secs_f64());

@@ -6,7 +6,7 @@ use conjure_sandbox::{SandboxError, SandboxErrorKind};
 use crate::tool::{ToolOutcome, ToolStatus};
 
 /// The outcome of a failed operation. `action` fits "failed to …" and is told when the error does not name `subject`.
-pub(super) fn failure(action: &str, subject: &str, error: &SandboxError) -> ToolOutcome {
+pub(crate) fn failure(action: &str, subject: &str, error: &SandboxError) -> ToolOutcome {
     let status = match error.kind() {
         SandboxErrorKind::TimedOut => ToolStatus::TimedOut,
         SandboxErrorKind::Cancelled => ToolStatus::Cancelled,

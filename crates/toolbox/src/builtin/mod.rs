@@ -1,8 +1,8 @@
 //! The four built-in tools: a call's input becomes a [`Request`], or an error that says how to mend it; a request
 //! runs over an executor.
 
-mod bash;
-mod failure;
+pub(crate) mod bash;
+pub(crate) mod failure;
 mod files;
 mod view;
 

@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Redactor, SystemClock, looks_sensitive};
 use conjure_conversation::ToolDefinition;
-use conjure_prompt::{ToolOptions, tool_definitions};
+use conjure_prompt::{SkillTool, ToolOptions, tool_definitions};
 use conjure_sandbox::Executor;
 
-use super::{Sandbox, Toolbox};
+use super::{Sandbox, Skills, Toolbox};
 use crate::approver::{AllowAll, Approver};
 use crate::limits::OutputLimits;
+use crate::skills::{Runs, SkillTools};
 use crate::tool::{Caller, Tool};
 
 /// Collects what a [`Toolbox`] is made of.
 pub struct ToolboxBuilder {
     executor: Option<Arc<dyn Executor>>,
     builtin: ToolOptions,
+    skills: Option<SkillTools>,
     tools: Vec<Arc<dyn Tool>>,
     approver: Arc<dyn Approver>,
     caller: Option<Caller>,
@@ -59,6 +61,7 @@ impl Default for ToolboxBuilder {
         Self {
             executor: None,
             builtin: ToolOptions::default(),
+            skills: None,
             tools: Vec::new(),
             approver: Arc::new(AllowAll),
             caller: None,
@@ -83,6 +86,13 @@ impl ToolboxBuilder {
     #[must_use]
     pub fn builtin(mut self, options: ToolOptions) -> Self {
         self.builtin = options;
+        self
+    }
+
+    /// Adds the runtime tools for these skills. Without skills there are none, and without a sandbox none that runs scripts.
+    #[must_use]
+    pub fn skills(mut self, skills: SkillTools) -> Self {
+        self.skills = Some(skills);
         self
     }
 
@@ -149,7 +159,7 @@ impl ToolboxBuilder {
         self
     }
 
-    /// The toolbox.
+    /// The toolbox. Where it has runtime tools, the files of its skills are listed: that blocks.
     ///
     /// # Errors
     /// When two tools have one name, or a host's tool has a name or schema that the service refuses.
@@ -161,6 +171,13 @@ impl ToolboxBuilder {
             Some(_) => tool_definitions(&self.builtin),
             None => Vec::new(),
         };
+        let runs = if sandbox.is_some() { Runs::Scripts } else { Runs::Nothing };
+        let of_skills = self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
+        let skills = self.skills.map(|skills| Skills {
+            tools: of_skills.iter().filter_map(|tool| SkillTool::from_name(&tool.name)).collect(),
+            skills,
+        });
+        definitions.extend(of_skills);
         let mut host: BTreeMap<String, (ToolDefinition, Arc<dyn Tool>)> = BTreeMap::new();
         for tool in self.tools {
             let definition = check(tool.definition())?;
@@ -174,6 +191,7 @@ impl ToolboxBuilder {
         definitions.extend(host.values().map(|(definition, _)| definition.clone()));
         Ok(Toolbox {
             sandbox,
+            skills,
             host: host.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
             definitions: if *self.told == *definitions { self.told } else { definitions.into() },
             approver: self.approver,

@@ -13,7 +13,7 @@ use conjure_conversation::{
     Access, Authorization, CallContext, CallTraits, ResultContent, Standing, ToolCall, ToolDefinition,
     ToolResult, ToolRunner,
 };
-use conjure_prompt::BuiltinTool;
+use conjure_prompt::{BuiltinTool, SkillTool};
 use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
 use serde_json::{Map, Value};
@@ -25,6 +25,7 @@ use crate::approver::Approver;
 use crate::builtin::Request;
 use crate::input::kind;
 use crate::limits::OutputLimits;
+use crate::skills::{SkillCall, SkillOutcome, SkillRequest, SkillTools};
 use crate::text::quote;
 use crate::tool::{Caller, Tool, ToolContext, ToolOutcome, ToolStatus};
 
@@ -76,6 +77,7 @@ const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 /// ```
 pub struct Toolbox {
     sandbox: Option<Sandbox>,
+    skills: Option<Skills>,
     host: BTreeMap<String, Arc<dyn Tool>>,
     definitions: Arc<[ToolDefinition]>,
     approver: Arc<dyn Approver>,
@@ -92,9 +94,16 @@ struct Sandbox {
     tools: BTreeSet<BuiltinTool>,
 }
 
+/// The skills of the session, and which runtime tools there are for them.
+struct Skills {
+    skills: SkillTools,
+    tools: BTreeSet<SkillTool>,
+}
+
 /// A call, as far as it can be understood before it runs.
 enum Prepared<'t> {
     Builtin(&'t dyn Executor, Request),
+    Skill(&'t SkillTools, SkillRequest),
     Host(&'t dyn Tool, Value),
     /// It cannot run; why, for the model.
     Rejected(String),
@@ -107,7 +116,8 @@ impl Toolbox {
         ToolboxBuilder::default()
     }
 
-    /// What the model is told of the tools: the built-in ones in their order, then the host's by name.
+    /// What the model is told of the tools: the built-in ones in their order, then those of
+    /// skills, then the host's by name.
     #[must_use]
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
         Arc::clone(&self.definitions)
@@ -117,8 +127,11 @@ impl Toolbox {
         let builtin = BuiltinTool::from_name(&call.name).and_then(|tool| {
             Some((tool, self.sandbox.as_ref().filter(|sandbox| sandbox.tools.contains(&tool))?))
         });
+        let skill = SkillTool::from_name(&call.name).and_then(|tool| {
+            Some((tool, self.skills.as_ref().filter(|skills| skills.tools.contains(&tool))?))
+        });
         let host = self.host.get(&call.name);
-        if builtin.is_none() && host.is_none() {
+        if builtin.is_none() && skill.is_none() && host.is_none() {
             return Prepared::Rejected(self.unknown(&call.name));
         }
         let rejected =
@@ -127,6 +140,12 @@ impl Toolbox {
             Ok(input) => input,
             Err(reason) => return rejected(reason),
         };
+        if let Some((tool, skills)) = skill {
+            return match SkillRequest::parse(tool, &input, &skills.skills) {
+                Ok(request) => Prepared::Skill(&skills.skills, request),
+                Err(reason) => rejected(reason),
+            };
+        }
         match (builtin, host) {
             (Some((tool, sandbox)), _) => match Request::parse(tool, &input) {
                 Ok(request) => Prepared::Builtin(&*sandbox.executor, request),
@@ -164,35 +183,39 @@ impl Toolbox {
     }
 
     /// Runs a call within its bounds: the tool's own timeout, the end of the turn, and cancellation.
-    async fn perform(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
+    async fn perform(&self, call: &ToolCall, context: &CallContext) -> SkillOutcome {
         let prepared = match self.prepare(call) {
-            Prepared::Rejected(reason) => return ToolOutcome::with_status(ToolStatus::Rejected, reason),
+            Prepared::Rejected(reason) => {
+                return ToolOutcome::with_status(ToolStatus::Rejected, reason).into();
+            }
             prepared => prepared,
         };
         if context.cancel.is_cancelled() {
-            return gone(Gone::Cancelled, &call.name, "before it started");
+            return gone(Gone::Cancelled, &call.name, "before it started").into();
         }
         if self.clock.remaining(context.deadline).is_zero() {
             return gone(
                 Gone::TimedOut,
                 &call.name,
                 "before it started, since the time of the whole turn is up",
-            );
+            )
+            .into();
         }
         let deadline = self.clock.deadline(self.timeout).earlier(context.deadline);
         // Cancelled when this future ends in whatever way, so that nothing outlives the call.
         let cancel = context.cancel.child_token();
         let _guard = cancel.clone().drop_guard();
         let overtime = match prepared {
-            Prepared::Builtin(..) => SANDBOX_GRACE,
+            Prepared::Builtin(..) | Prepared::Skill(_, SkillRequest::RunScript(_)) => SANDBOX_GRACE,
             _ => Duration::ZERO,
         };
-        let work = self.start(prepared, call, deadline, cancel);
+        let options = CallOptions { deadline, cancel };
+        let work = self.start(prepared, call, options, &context.standing);
         let give_up = Box::pin(self.give_up(deadline, overtime, &context.cancel));
         match future::select(work, give_up).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right((why, _)) => {
-                gone(why, &call.name, "while it ran; what it did until then is not known")
+                gone(why, &call.name, "while it ran; what it did until then is not known").into()
             }
         }
     }
@@ -201,25 +224,36 @@ impl Toolbox {
         &'c self,
         prepared: Prepared<'c>,
         call: &'c ToolCall,
-        deadline: Deadline,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'c, ToolOutcome> {
+        options: CallOptions,
+        standing: &Standing,
+    ) -> BoxFuture<'c, SkillOutcome> {
         match prepared {
             Prepared::Builtin(executor, request) => Box::pin(async move {
-                let options = CallOptions { deadline, cancel };
-                let mut outcome = request.run(executor, &self.limits, &self.redactor, options).await;
-                if let Some(text) = executor.take_notice() {
-                    // First, so that it is there however much of the rest is cut.
-                    outcome.content.insert(0, ResultContent::Text { text });
-                }
-                outcome
+                let outcome = request.run(executor, &self.limits, &self.redactor, options).await;
+                with_notice(outcome.into(), executor)
             }),
+            Prepared::Skill(tools, request) => {
+                let executor = self.sandbox.as_ref().map(|sandbox| &*sandbox.executor);
+                let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
+                let standing = standing.clone();
+                let (limits, redactor) = (&self.limits, &self.redactor);
+                let call = SkillCall { standing, executor, limits, redactor, options };
+                Box::pin(async move {
+                    let outcome = tools.run(request, call).await;
+                    match runs_in {
+                        Some(executor) => with_notice(outcome, executor),
+                        None => outcome,
+                    }
+                })
+            }
             Prepared::Host(tool, input) => {
                 let (caller, call_id) = (self.caller.clone(), call.id.clone());
-                tool.call(input, ToolContext { caller, call_id, deadline, cancel })
+                let CallOptions { deadline, cancel } = options;
+                let work = tool.call(input, ToolContext { caller, call_id, deadline, cancel });
+                Box::pin(async move { work.await.into() })
             }
             Prepared::Rejected(reason) => {
-                Box::pin(future::ready(ToolOutcome::with_status(ToolStatus::Rejected, reason)))
+                Box::pin(future::ready(ToolOutcome::with_status(ToolStatus::Rejected, reason).into()))
             }
         }
     }
@@ -251,6 +285,14 @@ impl Toolbox {
     }
 }
 
+/// The outcome, and first what the sandbox has to tell, so that it is there however much of the rest is cut.
+fn with_notice(mut done: SkillOutcome, executor: &dyn Executor) -> SkillOutcome {
+    if let Some(text) = executor.take_notice() {
+        done.outcome.content.insert(0, ResultContent::Text { text });
+    }
+    done
+}
+
 /// Why a call was given up.
 #[derive(Clone, Copy)]
 enum Gone {
@@ -270,6 +312,7 @@ impl ToolRunner for Toolbox {
     fn traits(&self, call: &ToolCall) -> CallTraits {
         match self.prepare(call) {
             Prepared::Builtin(_, request) => request.traits(),
+            Prepared::Skill(_, request) => request.traits(),
             Prepared::Host(tool, _) => tool.traits(),
             Prepared::Rejected(_) => CallTraits { access: Access::Shared, idempotent: true },
         }
@@ -286,7 +329,7 @@ impl ToolRunner for Toolbox {
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let start = self.clock.deadline(Duration::ZERO);
-            let outcome = self.perform(call, &context).await;
+            let SkillOutcome { outcome, active } = self.perform(call, &context).await;
             let known = self.definitions.iter().find(|tool| tool.name == call.name);
             tracing::info!(
                 target: "conjure::tool",
@@ -297,7 +340,11 @@ impl ToolRunner for Toolbox {
                 duration_ms = u64::try_from(self.since(start).as_millis()).unwrap_or(u64::MAX),
                 "tool executed"
             );
-            self.finish(&call.id, outcome)
+            let result = self.finish(&call.id, outcome);
+            match active {
+                Some(active) => result.activating(active),
+                None => result,
+            }
         })
     }
 }

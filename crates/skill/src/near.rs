@@ -1,7 +1,8 @@
 //! The word that somebody may have meant.
 
 /// The known word that differs least from `word`, when it differs little enough to be a slip.
-pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+#[must_use]
+pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     known
         .into_iter()
         .map(|candidate| (distance(word, candidate), candidate))

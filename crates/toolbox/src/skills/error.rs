@@ -1,0 +1,88 @@
+//! Why a runtime tool did not do what it was asked. The model reads it: it names what is wrong and how to mend it.
+
+use conjure_prompt::SkillTool;
+use conjure_skill::SkillErrorKind;
+
+use crate::tool::{ToolOutcome, ToolStatus};
+
+/// Why a runtime tool did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SkillCallError {
+    #[error("no skill is loaded\nhint: load one with `{}` first", SkillTool::Load.name())]
+    NothingLoaded,
+    #[error("the skill `{name}` is not loaded; loaded is: {loaded}\nhint: load it with `{}` first", SkillTool::Load.name())]
+    NotLoaded { name: String, loaded: String },
+    #[error(
+        "the skill `{name}` is loaded, but it is not there any more with the content that was loaded\nhint: load it again"
+    )]
+    Gone { name: String },
+    #[error(
+        "{wanted} skills would be loaded, and the most is {most}, so nothing was changed\nhint: load fewer skills, or unload \
+         those that are not needed any more"
+    )]
+    TooMany { wanted: usize, most: usize },
+    #[error(
+        "the instructions of these skills together have {bytes} bytes, and the most is {most}, so nothing was changed\nhint: \
+         load fewer skills at a time"
+    )]
+    TooLong { bytes: usize, most: usize },
+    #[error("the skill `{name}` cannot be loaded, so nothing was changed: {reason}")]
+    Unreadable { name: String, reason: &'static str },
+    #[error("path `{path}` is absolute\nhint: give it relative to the skill's folder{}", such_as(.relative.as_deref()))]
+    Absolute { path: String, relative: Option<String> },
+    #[error(
+        "path `{path}` leads out of the skill's folder\nhint: give it without `..`, relative to the skill's folder"
+    )]
+    LeadsOut { path: String },
+    #[error("the skill `{name}` has no file `{path}`{}", hint(.files))]
+    NoFile { name: String, path: String, files: String },
+    #[error("`{path}` of the skill `{name}` cannot be read: {reason}")]
+    File { name: String, path: String, reason: String },
+    #[error(
+        "`{path}` of the skill `{name}` has {size} bytes, and the most is {most}\nhint: work on a part of it with `bash_tool`\
+         {}", at(.place.as_deref())
+    )]
+    TooLarge { name: String, path: String, size: u64, most: u64, place: Option<String> },
+    #[error("the sandbox does not have the folder of the skill `{name}`, so its scripts cannot be run")]
+    NotInSandbox { name: String },
+    #[error(
+        "nothing is known to run `{path}` with: its extension is none of the known ones, it may not be executed, and its \
+         first line names no interpreter (`#!`)\nhint: run it with `bash_tool`, by the program that it is for"
+    )]
+    NoInterpreter { path: String },
+    #[error(
+        "`{path}` needs `{interpreter}`, and the sandbox has none: {reason}\nhint: do without this script, or tell the user \
+         that `{interpreter}` is missing"
+    )]
+    InterpreterMissing { path: String, interpreter: String, reason: String },
+}
+
+/// Why a file of a skill cannot be had, in words for the model: without paths of the host.
+pub(super) const fn in_words(kind: SkillErrorKind) -> &'static str {
+    match kind {
+        SkillErrorKind::FileNotFound | SkillErrorKind::NotFound => "it is not there",
+        SkillErrorKind::PathNotAllowed => "it is no plain file within the skill's folder",
+        SkillErrorKind::PermissionDenied => "the system refuses",
+        SkillErrorKind::TooLarge => "it is too large",
+        SkillErrorKind::InvalidFrontmatter => "its SKILL.md is not valid any more",
+        _ => "the system says that something is wrong with it",
+    }
+}
+
+fn such_as(relative: Option<&str>) -> String {
+    relative.map_or_else(String::new, |relative| format!(": `{relative}`"))
+}
+
+fn at(place: Option<&str>) -> String {
+    place.map_or_else(String::new, |place| format!(", which finds it at `{place}`"))
+}
+
+fn hint(files: &str) -> String {
+    if files.is_empty() { String::new() } else { format!("\nhint: {files}") }
+}
+
+impl From<SkillCallError> for ToolOutcome {
+    fn from(error: SkillCallError) -> Self {
+        Self::with_status(ToolStatus::Failed, error.to_string())
+    }
+}

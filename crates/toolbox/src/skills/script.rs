@@ -1,0 +1,183 @@
+//! `skills.run_script`: a file of an active skill, run in the sandbox by its interpreter, with arguments that no shell looks at.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_prompt::SessionSkill;
+use conjure_sandbox::{Command, CommandEnd, CommandOutcome, SandboxError, SandboxErrorKind};
+use serde::Serialize;
+
+use super::error::SkillCallError;
+use super::interpreters::of_first_line;
+use super::read::missing_or_refused;
+use super::request::Script;
+use super::{SkillCall, SkillTools, beneath, blocking};
+use crate::builtin::bash::{NOTICES, most_kept, notices, push_output};
+use crate::builtin::failure::failure;
+use crate::text::quote;
+use crate::tool::{ToolOutcome, ToolStatus};
+
+/// As much of a script is looked at for the line that says what runs it.
+const FIRST_LINE: usize = 256;
+
+/// Where scripts put what nobody needs later. It is there, and can be written, in every kind of sandbox.
+const SCRATCH: &str = "/tmp";
+
+/// What came of a script (runtime specification, "Skill Script Execution Tool").
+#[derive(Serialize)]
+struct Report<'r> {
+    path: &'r str,
+    /// Null where it did not exit by itself.
+    exit_code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    /// What else is to be said of how it went.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<String>,
+}
+
+impl SkillTools {
+    pub(super) async fn run_script(
+        &self,
+        script: Script,
+        call: &SkillCall<'_>,
+    ) -> Result<ToolOutcome, SkillCallError> {
+        let skill = self.chosen(script.skill.as_deref(), &call.standing)?;
+        let root = self.skills.root_dir(skill).zip(call.executor);
+        let (root, executor) =
+            root.ok_or_else(|| SkillCallError::NotInSandbox { name: skill.name().to_owned() })?;
+        let relative = self.relative(skill, &script.path)?;
+        let program = self.program(skill, &script.path, &relative, &beneath(&root, &relative)).await?;
+        let workspace = executor.layout().workspace.to_string_lossy().into_owned();
+        let folder = match script.workdir.as_deref() {
+            None => root.clone(),
+            Some(folder) if Path::new(folder).is_absolute() => folder.into(),
+            Some(folder) => beneath(&root, &self.relative(skill, folder)?),
+        };
+        let root = root.to_string_lossy().into_owned();
+        let kept = most_kept(call.limits.shell) / 2;
+        let command = Command {
+            env: variables(&program, &root, &workspace, script.env),
+            cwd: Some(folder.to_string_lossy().into_owned()),
+            merge_stderr: false,
+            keep_head: kept,
+            keep_tail: kept,
+            spill: call.limits.spill,
+            ..Command::new(program.iter().cloned().chain(script.args))
+        };
+        let interpreter = program[0].clone();
+        match executor.run(command, call.options.clone()).await {
+            Ok(outcome) => Ok(report(&quote(&script.path), &root, &outcome, call)),
+            Err(error) => match missing_interpreter(&script.path, &interpreter, &error) {
+                Some(missing) => Err(missing),
+                None => Ok(failure("run", &quote(&script.path), &error)),
+            },
+        }
+    }
+
+    /// The program that runs a script, with what comes before the script's arguments.
+    async fn program(
+        &self,
+        skill: &Arc<SessionSkill>,
+        path: &str,
+        relative: &Path,
+        place: &Path,
+    ) -> Result<Vec<String>, SkillCallError> {
+        let (reader, file) = (Arc::clone(skill), relative.to_owned());
+        let read = blocking(move || {
+            reader.files();
+            reader.skill().resource_start(&file, FIRST_LINE)
+        });
+        let start = read
+            .await
+            .ok_or_else(|| SkillCallError::NoInterpreter { path: quote(path) })?
+            .map_err(|error| missing_or_refused(skill, path, relative, &error))?;
+        let place = place.to_string_lossy().into_owned();
+        let before = match self.interpreters.of(relative) {
+            Some(argv) => argv.to_vec(),
+            None if start.is_executable => Vec::new(),
+            None => of_first_line(&start.bytes)
+                .ok_or_else(|| SkillCallError::NoInterpreter { path: quote(path) })?,
+        };
+        Ok(before.into_iter().chain([place]).collect())
+    }
+}
+
+/// The variables of a script beside the sandbox's own. What the model says comes last, and cannot be one of ours.
+fn variables(
+    program: &[String],
+    root: &str,
+    workspace: &str,
+    said: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::from(
+        [
+            ("CONJURE_SKILL_DIR", root),
+            ("CONJURE_WORKSPACE", workspace),
+            ("CONJURE_SCRATCH", SCRATCH),
+            ("TMPDIR", SCRATCH),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    if program[0].starts_with("python") {
+        // Packages of the skill are imported from its folder, as by `python -m`; what Python would keep of them does not belong there.
+        variables.insert("PYTHONPATH".to_owned(), root.to_owned());
+        variables.insert("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned());
+    }
+    variables.extend(said);
+    variables
+}
+
+/// The program itself is not there, and not the folder to run it in.
+fn missing_interpreter(path: &str, interpreter: &str, error: &SandboxError) -> Option<SkillCallError> {
+    let names_it = error.to_string().contains(&format!("`{interpreter}`"));
+    (error.kind() == SandboxErrorKind::NotFound && names_it).then(|| SkillCallError::InterpreterMissing {
+        path: quote(path),
+        interpreter: interpreter.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCall<'_>) -> ToolOutcome {
+    let exit_code = match outcome.end {
+        CommandEnd::Exited(code) => Some(code),
+        _ => None,
+    };
+    if let Some(code) = exit_code {
+        // The span of the call, where it has one.
+        tracing::Span::current().record("process.exit.code", code);
+    }
+    let budget = call.limits.shell.saturating_sub(NOTICES);
+    // What one stream does not need is the other's.
+    let short = |total: u64| usize::try_from(total).unwrap_or(usize::MAX).min(budget / 2);
+    let shares = [
+        (&outcome.stdout, budget - short(outcome.stderr.total)),
+        (&outcome.stderr, budget - short(outcome.stdout.total)),
+    ];
+    let [stdout, stderr] = shares.map(|(output, share)| {
+        let mut text = String::new();
+        push_output(&mut text, output, share, call.redactor);
+        text
+    });
+    let (status, mut notices) = notices(outcome, stdout.is_empty() && stderr.is_empty());
+    if exit_code.is_some() {
+        // The code says it.
+        notices.retain(|notice| !notice.starts_with("exit code"));
+    }
+    if status != ToolStatus::Succeeded && speaks_of_writing(&stdout, &stderr) {
+        notices.push(format!(
+            "the skill's folder `{root}` cannot be written: let the script write to the workspace ($CONJURE_WORKSPACE), or to \
+             $CONJURE_SCRATCH what nobody needs later, by its arguments or from there as `workdir`"
+        ));
+    }
+    let report = Report { path, exit_code, stdout, stderr, notices };
+    ToolOutcome::with_status(status, serde_json::to_string(&report).unwrap_or_default())
+}
+
+/// Whether a script says that it was kept from writing.
+fn speaks_of_writing(stdout: &str, stderr: &str) -> bool {
+    ["Read-only file system", "EROFS", "Permission denied", "EACCES"]
+        .iter()
+        .any(|sign| stderr.contains(sign) || stdout.contains(sign))
+}

@@ -1,0 +1,389 @@
+//! What the model reads of the runtime tools, and what they make active, over the fake executor.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_conversation::{
+    Access, CallContext, CallTraits, Delivery, PinnedSkill, ResultContent, Standing, ToolCall, ToolResult,
+    ToolRunner as _,
+};
+use conjure_prompt::{Locations, SessionSkill, SessionSkills};
+use conjure_sandbox::{CommandEnd, SandboxError, SandboxErrorKind};
+use conjure_skill::{Mode, Skill};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::Toolbox;
+use crate::fake::{FakeCommand, FakeExecutor, ended, exited};
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
+
+/// Three skills on the disk: one with everything, one with nothing, and one whose instructions cannot be read.
+struct Bed {
+    place: TempDir,
+    skills: SessionSkills,
+    executor: FakeExecutor,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(place.path()).unwrap();
+        let write = |path: &str, content: &[u8]| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        write(
+            "pdf/SKILL.md",
+            b"---\nname: pdf\ndescription: Reads PDF.\nlicense: MIT\n---\n# PDF\n\nRun the script.\n",
+        );
+        for (path, content) in [
+            ("scripts/extract.py", "print(1)\n".as_bytes()),
+            ("scripts/run", b"#!/bin/sh\necho\n"),
+            ("scripts/first_line", b"#!/usr/bin/env -S awk -f\n"),
+            ("scripts/nothing.xyz", b"?"),
+            ("references/forms.md", b"# Forms\n"),
+            ("references/nested/SKILL.md", b"---\nname: other\ndescription: Not a skill.\n---\nInert.\n"),
+            ("assets/logo.png", PNG),
+            ("assets/table.xlsx", b"PK\x03\x04\0\0"),
+            ("assets/empty.txt", b""),
+        ] {
+            write(&format!("pdf/{path}"), content);
+        }
+        fs::set_permissions(root.join("pdf/scripts/run"), fs::Permissions::from_mode(0o755)).unwrap();
+        write("outside.txt", b"secret");
+        symlink("../outside.txt", root.join("pdf/out.txt")).unwrap();
+        symlink("references/forms.md", root.join("pdf/in.md")).unwrap();
+        write("csv/SKILL.md", b"---\nname: csv\ndescription: Reads CSV.\n---\nCount lines.\n");
+        write("broken/SKILL.md", b"---\nname: broken\ndescription: Breaks.\n---\nText.\n");
+        let skills = ["broken", "csv", "pdf"]
+            .map(|name| SessionSkill::of(Arc::new(Skill::load(root.join(name), Mode::Strict).unwrap())));
+        fs::remove_file(root.join("broken/SKILL.md")).unwrap();
+        let locations = Locations::mapped(move |host| {
+            Some(Path::new("/mnt/skills").join(host.strip_prefix(&root).ok()?))
+        });
+        let skills = SessionSkills::new(skills.map(Arc::new), locations);
+        Self { place, skills, executor: FakeExecutor::new() }
+    }
+
+    fn tools(&self) -> SkillTools {
+        SkillTools::new(self.skills.clone())
+    }
+
+    fn toolbox_of(&self, tools: SkillTools) -> Toolbox {
+        Toolbox::builder().executor(Arc::new(self.executor.clone())).skills(tools).build().unwrap()
+    }
+
+    fn standing(&self, names: &[&str]) -> Standing {
+        let pins: Vec<PinnedSkill> =
+            names.iter().map(|name| self.skills.get(name).unwrap().pin().unwrap()).collect();
+        Standing::with_active(pins)
+    }
+
+    async fn call_of(&self, tools: SkillTools, active: &[&str], tool: &str, input: Value) -> ToolResult {
+        let context = CallContext { standing: self.standing(active), ..CallContext::default() };
+        self.toolbox_of(tools).run(&ToolCall::new("toolu_1", tool, &input), context).await
+    }
+
+    async fn call(&self, active: &[&str], tool: &str, input: Value) -> ToolResult {
+        self.call_of(self.tools(), active, tool, input).await
+    }
+
+    /// Runs the calls, each with these skills active, and shows each with what the model reads of it.
+    async fn transcript(&self, calls: &[(&[&str], &str, Value)]) -> String {
+        let mut text = String::new();
+        for (active, tool, input) in calls {
+            let result = self.call(active, tool, input.clone()).await;
+            let verdict = if result.is_error { "error" } else { "ok" };
+            let set = result.active_skills.as_ref().map(|set| names(set));
+            let set = set.map_or_else(String::new, |set| format!("\nactive: {set:?}"));
+            text.push_str(&format!(">>> {active:?} {tool} {input}\n{verdict}: {}{set}\n\n", result.text()));
+        }
+        text
+    }
+}
+
+fn names(set: &[PinnedSkill]) -> Vec<&str> {
+    set.iter().map(|skill| skill.name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn loading_and_unloading() {
+    let bed = Bed::new();
+    insta::assert_snapshot!(
+        bed.transcript(&[
+            (&[], "skills_load", json!({"names": ["pdf"]})),
+            (&["csv"], "skills_load", json!({"names": ["pdf"]})),
+            (&["csv"], "skills_load", json!({"names": ["pdf", "csv", "pdf"], "mode": "add"})),
+            (&["csv"], "skills_load", json!({"names": ["csv"], "mode": "replace"})),
+            (&[], "skills.load", json!({"names": ["/mnt/skills/csv/SKILL.md"]})),
+            (&["csv"], "skills_load", json!({"names": ["broken"]})),
+            (&["csv", "pdf"], "skills_unload", json!({"names": ["csv", "no-such-skill"]})),
+            (&["csv", "pdf"], "skills_unload", json!({"all": true})),
+            (&["pdf"], "skills_unload", json!({"names": ["csv"]})),
+        ])
+        .await
+    );
+}
+
+#[tokio::test]
+async fn in_the_result_the_instructions_are_delivered_once() {
+    let bed = Bed::new();
+    let load = |active: &'static [&'static str], names: Value| {
+        let tools = bed.tools().delivery(Delivery::Result);
+        bed.call_of(tools, active, "skills_load", json!({"names": names, "mode": "add"}))
+    };
+    let both = load(&["csv"], json!(["csv", "pdf"])).await;
+    assert_eq!(both.content.len(), 2);
+    insta::assert_snapshot!(both.text());
+    let again = load(&["csv"], json!(["csv"])).await;
+    assert_eq!((again.content.len(), &again.active_skills), (1, &None));
+    assert!(again.text().contains(r#""already_active":["csv"]"#), "{}", again.text());
+}
+
+#[tokio::test]
+async fn no_more_is_loaded_than_may_be() {
+    let bed = Bed::new();
+    let tools = bed.tools().most_active(1);
+    let result = bed.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
+    assert!(result.is_error && result.active_skills.is_none());
+    assert!(result.text().starts_with("2 skills would be loaded, and the most is 1"), "{}", result.text());
+    let toolbox = Toolbox::builder().skills(bed.tools());
+    let toolbox = toolbox.limits(OutputLimits { text: 16, ..OutputLimits::default() }).build().unwrap();
+    let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["pdf"]}));
+    let result = toolbox.run(&call, CallContext::default()).await;
+    assert!(result.is_error && result.active_skills.is_none());
+}
+
+#[tokio::test]
+async fn reading_files_of_active_skills() {
+    let bed = Bed::new();
+    let read = |path: &str| json!({"path": path});
+    insta::assert_snapshot!(
+        bed.transcript(&[
+            (&["csv", "pdf"], "skills_read", read("references/forms.md")),
+            (&["pdf", "csv"], "skills_read", json!({"path": "./references//forms.md", "skill": "pdf"})),
+            (&["pdf"], "skills_read", read("references/nested/SKILL.md")),
+            (&["pdf"], "skills_read", read("SKILL.md")),
+            (&["pdf"], "skills_read", read("in.md")),
+            (&["pdf"], "skills_read", read("assets/table.xlsx")),
+            (&["pdf"], "skills_read", read("assets/empty.txt")),
+            (&["pdf"], "skills_read", read("assets")),
+            (&["pdf"], "skills_read", read("forms.md")),
+            (&["csv"], "skills_read", read("x")),
+            (&["pdf"], "skills_read", read("out.txt")),
+            (&["pdf"], "skills_read", read("../outside.txt")),
+            (&["pdf"], "skills_read", read("references/../../outside.txt")),
+            (&["pdf"], "skills_read", read("/etc/passwd")),
+            (&["pdf"], "skills_read", read("/mnt/skills/pdf/references/forms.md")),
+            (&[], "skills_read", read("references/forms.md")),
+            (&["csv"], "skills_read", json!({"path": "references/forms.md", "skill": "pdf"})),
+            (&["csv"], "skills_read", json!({"path": "x", "skill": "pfd"})),
+        ])
+        .await
+    );
+    let image = bed.call(&["pdf"], "skills_read", read("assets/logo.png")).await;
+    assert!(
+        matches!(&image.content[..], [ResultContent::Image { media_type, .. }] if media_type == "image/png")
+    );
+}
+
+#[tokio::test]
+async fn a_long_file_is_cut_and_a_longer_one_refused() {
+    let bed = Bed::new();
+    let file = |length: usize| {
+        fs::write(bed.place.path().join("pdf/long.txt"), vec![b'x'; length]).unwrap();
+        bed.call(&["pdf"], "skills_read", json!({"path": "long.txt"}))
+    };
+    let cut = file(1024 * 1024).await;
+    assert!(!cut.is_error && cut.text().len() <= OutputLimits::default().view);
+    assert!(
+        cut.text()
+            .contains(" of 1048576 bytes are left out here; commands find it at `/mnt/skills/pdf/long.txt`]")
+    );
+    let refused = file(5 * 1024 * 1024).await;
+    assert!(
+        refused.is_error && refused.text().contains("has 5242880 bytes, and the most is"),
+        "{}",
+        refused.text()
+    );
+}
+
+#[tokio::test]
+async fn running_scripts_of_active_skills() {
+    let mut bed = Bed::new();
+    let lost = SandboxError::new(
+        SandboxErrorKind::NotFound,
+        "cannot run `python3`: it is in no folder of PATH (/bin); install it or give its full path",
+    );
+    let mut failed = exited(3, "half\n");
+    failed.stderr.head = b"OSError: [Errno 30] Read-only file system: 'out.json'\n".to_vec();
+    failed.stderr.total = failed.stderr.head.len() as u64;
+    bed.executor = FakeExecutor::new()
+        .with_command("ok", FakeCommand::Ends(exited(0, "one\ntwo \"quoted\"\n")))
+        .with_command("fails", FakeCommand::Ends(failed))
+        .with_command("slow", FakeCommand::Ends(ended(CommandEnd::TimedOut, "so far")))
+        .with_command("no python", FakeCommand::Fails(lost));
+    let run = |path: &str, args: &[&str]| json!({"path": path, "args": args});
+    insta::assert_snapshot!(
+        bed.transcript(&[
+            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["ok"])),
+            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["fails"])),
+            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["slow"])),
+            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["no python"])),
+            (&["pdf"], "skills_run_script", run("scripts/nothing.xyz", &[])),
+            (&["pdf"], "skills_run_script", run("extract.py", &[])),
+            (&["pdf"], "skills_run_script", run("out.txt", &[])),
+            (&["pdf"], "skills_run_script", run("../outside.txt", &[])),
+            (&["pdf"], "skills_run_script", run("/bin/sh", &[])),
+            (&["pdf"], "skills_run_script", json!({"path": "scripts/run", "workdir": "../csv"})),
+            (&["csv"], "skills_run_script", json!({"path": "scripts/extract.py", "skill": "pdf"})),
+            (&[], "skills_run_script", run("scripts/extract.py", &[])),
+        ])
+        .await
+    );
+}
+
+#[tokio::test]
+async fn a_script_is_run_by_its_interpreter_with_arguments_as_they_are() {
+    let bed = Bed::new();
+    for (input, argv, cwd) in [
+        (
+            json!({"path": "scripts/extract.py", "args": ["--in", "$(x) 'y'", ""]}),
+            &["python3", "/mnt/skills/pdf/scripts/extract.py", "--in", "$(x) 'y'", ""][..],
+            "/mnt/skills/pdf",
+        ),
+        (json!({"path": "scripts/run", "workdir": "."}), &["/mnt/skills/pdf/scripts/run"], "/mnt/skills/pdf"),
+        (
+            json!({"path": "scripts/first_line", "workdir": "assets"}),
+            &["/usr/bin/env", "-S awk -f", "/mnt/skills/pdf/scripts/first_line"],
+            "/mnt/skills/pdf/assets",
+        ),
+        (
+            json!({"path": "scripts/run", "workdir": "/workspace"}),
+            &["/mnt/skills/pdf/scripts/run"],
+            "/workspace",
+        ),
+    ] {
+        bed.call(&["pdf"], "skills_run_script", input).await;
+        let command = bed.executor.commands().pop().unwrap();
+        assert_eq!(command.argv, argv);
+        assert_eq!(command.cwd.as_deref(), Some(cwd));
+        assert!(!command.merge_stderr);
+    }
+    bed.call(
+        &["pdf"],
+        "skills_run_script",
+        json!({"path": "scripts/extract.py", "env": {"KEY": "v", "TMPDIR": "/x"}}),
+    )
+    .await;
+    let env = bed.executor.commands().pop().unwrap().env;
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(
+        env,
+        [
+            ("CONJURE_SCRATCH", "/tmp"),
+            ("CONJURE_SKILL_DIR", "/mnt/skills/pdf"),
+            ("CONJURE_WORKSPACE", "/workspace"),
+            ("KEY", "v"),
+            ("PYTHONDONTWRITEBYTECODE", "1"),
+            ("PYTHONPATH", "/mnt/skills/pdf"),
+            ("TMPDIR", "/x"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn bad_input_is_named_by_its_field() {
+    let bed = Bed::new();
+    let many: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
+    let run = |field: &str, value: Value| json!({"path": "scripts/extract.py", field: value});
+    insta::assert_snapshot!(
+        bed.transcript(&[
+            (&[], "skills_load", json!({})),
+            (&[], "skills_load", json!({"names": []})),
+            (&[], "skills_load", json!({"names": "pdf"})),
+            (&[], "skills_load", json!({"names": ["pdf", 3]})),
+            (&[], "skills_load", json!({"names": ["pdf"], "mode": "append"})),
+            (&[], "skills_load", json!({"names": ["pdff"]})),
+            (&[], "skills_load", json!({"names": ["something else"]})),
+            (&[], "skills_unload", json!({})),
+            (&[], "skills_unload", json!({"all": "yes"})),
+            (&[], "skills_read", json!({"path": 1})),
+            (&[], "skills_read", json!({"path": "a", "skill": ["pdf"]})),
+            (&["pdf"], "skills_run_script", run("args", json!("--all"))),
+            (&["pdf"], "skills_run_script", run("env", json!(["A=b"]))),
+            (&["pdf"], "skills_run_script", run("env", json!({"A": 1}))),
+            (&["pdf"], "skills_run_script", run("env", json!({"A B": "1"}))),
+            (&["pdf"], "skills_run_script", run("env", json!({"CONJURE_WORKSPACE": "/"}))),
+            (&["pdf"], "skills_run_script", run("workdir", json!("a\0b"))),
+        ])
+        .await
+    );
+    for args in [json!(many), json!(["x".repeat(200_000)]), json!(vec!["x".repeat(100_000); 20])] {
+        let result = bed.call(&["pdf"], "skills_run_script", run("args", args)).await;
+        assert!(result.is_error);
+        let text = result.text();
+        assert!(text.contains("field `args` has ") && text.contains("write "), "{text}");
+    }
+    assert!(bed.executor.commands().is_empty());
+}
+
+#[test]
+fn what_the_driver_knows_of_a_call() {
+    let bed = Bed::new();
+    let toolbox = bed.toolbox_of(bed.tools());
+    let check = |tool: &str, input: Value, access, idempotent| {
+        let traits = toolbox.traits(&ToolCall::new("toolu_1", tool, &input));
+        assert_eq!(traits, CallTraits { access, idempotent }, "{tool} {input}");
+    };
+    check("skills_load", json!({"names": ["pdf"]}), Access::Exclusive, true);
+    check("skills_unload", json!({"all": true}), Access::Exclusive, true);
+    check("skills_read", json!({"path": "a"}), Access::Shared, true);
+    check("skills_run_script", json!({"path": "a"}), Access::Exclusive, false);
+    // It only gives an error.
+    check("skills_load", json!({"names": ["nope"]}), Access::Shared, true);
+}
+
+#[test]
+fn tools_are_there_as_far_as_they_are_of_use() {
+    let bed = Bed::new();
+    let told = |toolbox: Toolbox| -> Vec<String> {
+        toolbox
+            .definitions()
+            .iter()
+            .map(|tool| tool.name.clone())
+            .filter(|name| name.starts_with("skills"))
+            .collect()
+    };
+    let all = ["skills_load", "skills_unload", "skills_read", "skills_run_script"];
+    assert_eq!(told(bed.toolbox_of(bed.tools())), all);
+    // Without a sandbox nothing can run.
+    assert_eq!(told(Toolbox::builder().skills(bed.tools()).build().unwrap()), all[..3]);
+    let only =
+        |name: &str| SessionSkills::new([Arc::clone(bed.skills.get(name).unwrap())], Locations::host());
+    assert_eq!(told(bed.toolbox_of(SkillTools::new(only("csv")))), all[..3]);
+    assert!(told(bed.toolbox_of(SkillTools::new(SessionSkills::default()))).is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever path a model writes, nothing of the host's but the skill's own files is read.
+    #[test]
+    fn no_path_leads_out_of_the_skill(parts in prop::collection::vec(
+        prop::sample::select(vec!["..", ".", "/", "out.txt", "outside.txt", "references", "pdf", "csv", "", "\\", "~", "%2e%2e"]),
+        0..6,
+    )) {
+        let bed = Bed::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let result = runtime.block_on(bed.call(&["pdf"], "skills_read", json!({"path": parts.join("/")})));
+        prop_assert!(!result.text().contains("secret"), "{}", result.text());
+        prop_assert!(!result.text().contains(&*bed.place.path().to_string_lossy()), "{}", result.text());
+    }
+}
