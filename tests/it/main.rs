@@ -54,6 +54,7 @@ mod runtime_engines;
 mod runtime_halts;
 mod runtime_hosts;
 mod runtime_journal;
+mod runtime_keys;
 mod runtime_killed;
 mod runtime_lists;
 mod runtime_models;
