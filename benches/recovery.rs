@@ -199,12 +199,19 @@ async fn measure(victim: &Victim, case: &str, source: Arc<impl Measured + 'stati
     Ok(())
 }
 
-/// The first process of the one container of this run that runs.
+/// The first process of the one container of this run that runs. The engine may not know yet that the one before does not.
 async fn first_process(containers: &Containers) -> Result<Pid> {
     let engine = client(&docker()).await?;
     let mut options = labelled(&format!("{LABEL}={}", containers.mark));
     options.all = false;
-    let running = engine.list_containers(Some(options)).await?;
+    let until = soon();
+    let running = loop {
+        let running = engine.list_containers(Some(options.clone())).await?;
+        if running.len() < 2 || SystemClock.remaining(until).is_zero() {
+            break running;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
     let [container] = &running[..] else {
         return Err(format!("there are {} containers", running.len()).into());
     };

@@ -93,7 +93,7 @@ async fn keep(
     over: &CancellationToken,
 ) -> Result<(), (SandboxError, Ready)> {
     let Makings { source, berth, .. } = makings;
-    let Mooring { rope, closed } = &*berth.mooring;
+    let Mooring { rope, closed, .. } = &*berth.mooring;
     // The supervisor sees to it that the one before is gone. This says so again, where it matters.
     let Some(_moored) = over.run_until_cancelled(rope.lock()).await else { return Ok(()) };
     if closed.is_cancelled() {
@@ -101,7 +101,7 @@ async fn keep(
     }
     let over = Over { actor: over, session: closed };
     let Some(admitted) = over.unless(source.admit(deadline)).await else { return Ok(()) };
-    let _permit = match admitted {
+    let permit = match admitted {
         Ok(permit) => permit,
         Err(error) => return Err((error, ready)),
     };
@@ -111,20 +111,42 @@ async fn keep(
         Err(error) => return Err((error, ready)),
     };
     let furnished = over.unless(furnish(&executor, makings, deadline)).await;
+    let within = makings.clear_within;
     let outcome = match furnished {
         None => Ok(()),
         Some(Err(error)) => Err((error, ready)),
         Some(Ok(occupant)) => {
             let took = makings.start_within.saturating_sub(SystemClock.remaining(deadline));
-            let _counted = berth.meter.as_ref().map(|meter| meter.live(took));
+            let counted = berth.meter.as_ref().map(|meter| meter.live(took));
             // Whoever waited may have given up: then the actor is over.
             let _ = ready.send(Ok(()));
-            watch(&occupant, makings, address, over).await;
+            let parting = watch(&occupant, makings, address, over).await;
+            drop(counted);
+            if parting == Parting::Lost {
+                clear_away(executor.vacate(), &*executor, within, path).await;
+                let path = path.to_owned();
+                berth.mooring.leave(async move {
+                    // It counts until nothing of it is left.
+                    let _permit = permit;
+                    clear_away(executor.cleanup(), &*executor, within, &path).await;
+                });
+                return Ok(());
+            }
             Ok(())
         }
     };
-    clear_away(&*executor, makings.clear_within, path).await;
+    clear_away(executor.cleanup(), &*executor, within, path).await;
+    berth.mooring.left().await;
     outcome
+}
+
+/// How a sandbox ceases to serve calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parting {
+    /// It ended by itself, and the next one is to take its place soon.
+    Lost,
+    /// Nobody wants it any more: whoever waits for that waits for all of it.
+    Ended,
 }
 
 fn closing() -> SandboxError {
@@ -194,7 +216,7 @@ async fn watch(
     makings: &Makings,
     address: &Address<ExecutorMessage>,
     over: Over<'_>,
-) {
+) -> Parting {
     let berth = &makings.berth;
     let ended = async {
         tokio::select! {
@@ -208,6 +230,7 @@ async fn watch(
             berth.put_away(occupant);
             // It may just be ending by itself.
             let _ = address.send(ExecutorMessage::PutAway);
+            Parting::Ended
         }
         Some(Some(reason)) => {
             if let Some(meter) = &berth.meter {
@@ -216,11 +239,16 @@ async fn watch(
             berth.vacate(occupant, reason.clone());
             // It may just be ending by itself.
             let _ = address.send(ExecutorMessage::Lost(reason));
+            Parting::Lost
         }
-        None if over.session.is_cancelled() => berth.vacate(occupant, closing()),
+        None if over.session.is_cancelled() => {
+            berth.vacate(occupant, closing());
+            Parting::Ended
+        }
         None => {
             let message = "the sandbox was lost: it was ended together with the actor that kept it";
             berth.vacate(occupant, SandboxError::new(SandboxErrorKind::Lost, message));
+            Parting::Ended
         }
     }
 }
@@ -244,10 +272,14 @@ async fn unused(occupant: &Occupant, makings: &Makings) {
     }
 }
 
-/// Returns when nothing of the sandbox is left: the next one gets its workspace. One that does not go in time is given up, as
-/// nothing of its session would ever end else.
-async fn clear_away(executor: &dyn Executor, within: Duration, actor: &str) {
-    let cleaning = executor.cleanup();
+/// Waits for the end of a sandbox, as far as the next one that gets its workspace has to. One that does not go in time is given
+/// up, as nothing of its session would ever end else.
+async fn clear_away(
+    cleaning: impl Future<Output = ()>,
+    executor: &dyn Executor,
+    within: Duration,
+    actor: &str,
+) {
     tokio::pin!(cleaning);
     let given_up = SystemClock.deadline(within);
     tokio::select! {

@@ -11,6 +11,7 @@ use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
 use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::notice::Notice;
 use super::stay::{Stay, Visit};
@@ -28,10 +29,12 @@ pub(crate) struct Berth {
 /// Who may have a sandbox at a berth, and until when anybody may. Also whoever waits for the end of the last one has it.
 #[derive(Debug, Default)]
 pub(crate) struct Mooring {
-    /// Held from before a sandbox is made until nothing of it is left.
+    /// Held from before a sandbox is made until nothing of it changes its workspace any more.
     pub(crate) rope: tokio::sync::Mutex<()>,
     /// Nobody wants a sandbox any more.
     pub(crate) closed: CancellationToken,
+    /// What removes the rest of those that were here.
+    leaving: TaskTracker,
 }
 
 impl Mooring {
@@ -39,6 +42,18 @@ impl Mooring {
     pub(crate) async fn close(&self) {
         self.closed.cancel();
         drop(self.rope.lock().await);
+        self.left().await;
+    }
+
+    /// Removes what is left of a sandbox, behind the one that takes its place.
+    pub(crate) fn leave(&self, removal: impl Future<Output = ()> + Send + 'static) {
+        self.leaving.spawn(removal);
+    }
+
+    /// Returns when nothing is left of those that were here.
+    pub(crate) async fn left(&self) {
+        self.leaving.close();
+        self.leaving.wait().await;
     }
 }
 

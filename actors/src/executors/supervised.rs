@@ -288,6 +288,13 @@ impl Executor for SupervisedExecutor {
                 // What stops the supervisor stops all below it.
                 Err(error) => tracing::debug!(%error, "the end of a sandbox was not waited for"),
             }
+            tokio::select! {
+                biased;
+                () = inner.berth.mooring.left() => {}
+                () = SystemClock.sleep_until(deadline) => {
+                    tracing::debug!("what is left of a sandbox was not waited for");
+                }
+            }
         })
     }
 

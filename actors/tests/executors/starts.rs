@@ -11,6 +11,7 @@ use conjure_toolbox::fake::{FakeCommand, FakeExecutor};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use crate::bed::{Bed, Kind, id, options, soon, until};
 use crate::for_kinds;
@@ -124,14 +125,21 @@ struct Dying {
     asked: watch::Sender<usize>,
     /// Those after so many live on, and end by a call.
     mortal: usize,
+    left: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
-struct Mortal(FakeExecutor, Deadline);
+struct Mortal {
+    fake: FakeExecutor,
+    /// When it ends by itself.
+    ends: Deadline,
+    /// What it leaves is gone when there are so many permits.
+    left: Arc<Semaphore>,
+}
 
 impl Executor for Mortal {
     fn layout(&self) -> &Layout {
-        self.0.layout()
+        self.fake.layout()
     }
 
     fn run<'a>(
@@ -139,7 +147,7 @@ impl Executor for Mortal {
         command: Command,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<conjure_sandbox::CommandOutcome, SandboxError>> {
-        self.0.run(command, options)
+        self.fake.run(command, options)
     }
 
     fn view<'a>(
@@ -149,7 +157,7 @@ impl Executor for Mortal {
         max_bytes: u64,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<conjure_sandbox::View, SandboxError>> {
-        self.0.view(path, range, max_bytes, options)
+        self.fake.view(path, range, max_bytes, options)
     }
 
     fn create_file<'a>(
@@ -158,7 +166,7 @@ impl Executor for Mortal {
         content: &'a [u8],
         options: CallOptions,
     ) -> BoxFuture<'a, Result<conjure_sandbox::Written, SandboxError>> {
-        self.0.create_file(path, content, options)
+        self.fake.create_file(path, content, options)
     }
 
     fn str_replace<'a>(
@@ -168,14 +176,23 @@ impl Executor for Mortal {
         new: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<conjure_sandbox::Written, SandboxError>> {
-        self.0.str_replace(path, old, new, options)
+        self.fake.str_replace(path, old, new, options)
     }
 
     fn ended(&self) -> BoxFuture<'_, SandboxError> {
         Box::pin(async {
-            SystemClock.sleep_until(self.1).await;
+            SystemClock.sleep_until(self.ends).await;
             lost()
         })
+    }
+
+    /// At once; the rest is behind that.
+    fn vacate(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn cleanup(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.left.acquire().await.unwrap().forget() })
     }
 }
 
@@ -193,7 +210,8 @@ impl ExecutorSource for Dying {
         self.asked.send_replace(asked);
         let fake = FakeExecutor::new().with_command("die", FakeCommand::Fails(lost()));
         let made: Box<dyn Executor> = if asked <= self.mortal {
-            Box::new(Mortal(fake, SystemClock.deadline(Duration::from_secs(1))))
+            let ends = SystemClock.deadline(Duration::from_secs(1));
+            Box::new(Mortal { fake, ends, left: Arc::clone(&self.left) })
         } else {
             Box::new(fake)
         };
@@ -201,9 +219,13 @@ impl ExecutorSource for Dying {
     }
 }
 
-async fn dying(mortal: usize) -> (Root, conjure_actors::executors::SupervisedExecutor, Arc<Dying>) {
+async fn dying(
+    mortal: usize,
+    left: usize,
+) -> (Root, conjure_actors::executors::SupervisedExecutor, Arc<Dying>) {
     let layout = FakeExecutor::new().layout().clone();
-    let source = Arc::new(Dying { layout, asked: watch::Sender::new(0), mortal });
+    let left = Arc::new(Semaphore::new(left));
+    let source = Arc::new(Dying { layout, asked: watch::Sender::new(0), mortal, left });
     let (child, executor) = ExecutorsSpec::new(Arc::clone(&source) as _).build().unwrap();
     let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(child).unwrap().build().0;
     (Root::spawn(root, soon()).await.unwrap(), executor, source)
@@ -211,7 +233,7 @@ async fn dying(mortal: usize) -> (Root, conjure_actors::executors::SupervisedExe
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_dies_again_and_again_is_left_to_the_next_call() {
-    let (root, executor, source) = dying(1_000).await;
+    let (root, executor, source) = dying(1_000, Semaphore::MAX_PERMITS).await;
     let hour = || SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(3600)));
     for calls in 1..=2 {
         executor.run(Command::bash("true"), options()).await.unwrap();
@@ -226,11 +248,28 @@ async fn a_sandbox_that_dies_again_and_again_is_left_to_the_next_call() {
 
 #[tokio::test]
 async fn an_executor_that_cannot_tell_its_end_is_found_out_by_its_calls() {
-    let (root, executor, source) = dying(0).await;
+    let (root, executor, source) = dying(0, 0).await;
     let error = executor.run(Command::bash("die"), options()).await.unwrap_err();
     assert_eq!(error, lost());
     until("it is replaced", || *source.asked.borrow() == 2).await;
     executor.create_file("file", b"x", options()).await.unwrap();
     assert!(executor.take_notice().unwrap().contains("it was made so"));
+    root.shutdown(soon()).await.unwrap();
+}
+
+/// Whoever needs the next one does not wait for the removal of what nobody needs; whoever ends does.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_sandbox_is_removed_behind_the_next_one() {
+    let (root, executor, source) = dying(1, 0).await;
+    executor.run(Command::bash("true"), options()).await.unwrap();
+    SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(2))).await;
+    executor.run(Command::bash("true"), options()).await.unwrap();
+    assert_eq!(*source.asked.borrow(), 2);
+    assert!(executor.take_notice().unwrap().contains("it was made so"));
+    let mut cleanup = executor.cleanup();
+    assert!(timeout(Duration::from_secs(1), &mut cleanup).await.is_err());
+    source.left.add_permits(1);
+    timeout(Duration::from_secs(1), cleanup).await.unwrap();
+    assert_eq!(source.left.available_permits(), 0);
     root.shutdown(soon()).await.unwrap();
 }

@@ -126,9 +126,15 @@ pub trait SandboxGuard: Send + fmt::Debug {
     /// Kills the guest and waits until it is gone.
     fn kill(&mut self) -> BoxFuture<'_, ()>;
 
-    /// Gives back what the sandbox occupied, once the guest has ended or was killed, and waits for it. What takes long
-    /// belongs here rather than in [`SandboxGuard::ended`], after which calls under way are told.
+    /// Gives back what others may have next, once the guest has ended or was killed, and waits for it: nothing of the sandbox
+    /// changes its workspace afterwards. What takes long belongs here rather than in [`SandboxGuard::ended`], after which calls
+    /// under way are told.
     fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// Removes what is left of the sandbox after [`SandboxGuard::release`] and is of no use to anybody, and waits for it.
+    fn clear(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }

@@ -101,6 +101,12 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Box::pin(async {})
     }
 
+    /// Ends it, and returns as soon as nothing of it can change its workspace any more, which another sandbox may have then. What
+    /// is left of it is removed behind that, and [`Executor::cleanup`] waits for it.
+    fn vacate(&self) -> BoxFuture<'_, ()> {
+        self.cleanup()
+    }
+
     /// Resolves when the sandbox has ended by itself, was lost or was cleaned up, with the reason: no call can succeed in it
     /// any more. May be dropped and asked again. An executor that cannot tell never resolves it.
     fn ended(&self) -> BoxFuture<'_, SandboxError> {

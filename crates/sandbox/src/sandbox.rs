@@ -397,6 +397,17 @@ impl Executor for Sandbox {
         })
     }
 
+    fn vacate(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let cleaned = self.cleanup();
+            tokio::select! {
+                biased;
+                () = self.core.link.vacated() => {}
+                () = cleaned => {}
+            }
+        })
+    }
+
     fn ended(&self) -> BoxFuture<'_, SandboxError> {
         Box::pin(self.core.link.failed())
     }
@@ -573,6 +584,7 @@ async fn end(connection: Connection, clock: &dyn Clock) -> String {
         }
     };
     guard.release().await;
+    guard.clear().await;
     how
 }
 

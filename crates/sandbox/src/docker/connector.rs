@@ -21,11 +21,12 @@ use super::attach::{AttachReader, Complaints};
 use super::engine::Engine;
 use super::facts::{DockerEnvironment, EngineKind, Swap};
 use super::failure::{no_engine, no_image};
+use super::first_process::FirstProcess;
 use super::guard::{ContainerGuard, Remains};
 use super::held::{Held, Keeper};
 use super::image_facts::ImageFacts;
 use super::labels::place_of;
-use super::meeting::{Meeting, StreamWay, Streams};
+use super::meeting::{Meeting, Streams};
 use super::options::DockerOptions;
 use super::premises::Premises;
 use super::prepare::{Elsewhere, Ingredients, Prepared};
@@ -339,13 +340,20 @@ async fn start(
 ) -> Result<Started, SandboxError> {
     let keeper = Arc::clone(remains.held.keeper());
     let (sender, receiver) = oneshot::channel();
+    let its_keeper = Arc::clone(&keeper);
     keeper.run(async move {
+        let keeper = its_keeper;
         let transfer = recipe.transfer.take();
         let made = make(&mut remains, recipe, || sender.is_closed()).await;
         drop(permit);
         let result = match made {
             Ok((streams, complaints, isolation)) => {
-                let guard = ContainerGuard::new(remains, complaints, isolation, transfer, streams.way);
+                let first_process = match streams.came {
+                    Some(came) => FirstProcess::of_container(&keeper.engine, remains.held.name(), came).await,
+                    None => None,
+                };
+                let way = streams.way;
+                let guard = ContainerGuard::new(remains, complaints, isolation, transfer, way, first_process);
                 Ok(Started { streams, guard })
             }
             Err(error) => {
@@ -398,7 +406,7 @@ async fn make(
     let input = Box::new(streams.input);
     let mut streams = match meeting {
         Some(meeting) => keeper.engine.meet(meeting, output, input).await?,
-        None => Streams { reader: Box::new(output), writer: input, complaints: None, way: StreamWay::Engine },
+        None => Streams::of_engine(output, input),
     };
     if let Some(mut output) = streams.complaints.take() {
         // Until the container's end, or its removal.

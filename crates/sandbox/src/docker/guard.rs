@@ -10,6 +10,7 @@ use conjure_guest::protocol::{InForce, Welcome};
 use futures_util::future::BoxFuture;
 
 use super::attach::Complaints;
+use super::first_process::{FirstProcess, Memory};
 use super::held::{Held, Keeper};
 use super::meant::Meant;
 use super::meeting::StreamWay;
@@ -34,6 +35,9 @@ pub(super) struct ContainerGuard {
     /// How it ended, once that was seen.
     how: Option<String>,
     stream: StreamWay,
+    /// `None`: only the engine knows of its end.
+    first_process: Option<FirstProcess>,
+    greeted: Greeted,
     watch: Watch,
     /// `None` once all of it was given back.
     remains: Option<Remains>,
@@ -46,6 +50,13 @@ enum Watch {
     Open,
     /// Whoever has seen the stream's end, or closed it.
     Over,
+}
+
+/// Whether the guest has greeted, and with that shown that it is the process that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Greeted {
+    NotYet,
+    Yes,
 }
 
 /// How long an engine that cannot be asked is left alone.
@@ -77,6 +88,12 @@ impl fmt::Debug for Remains {
 }
 
 impl Remains {
+    /// Gives back what others may have next. Nothing may run in the container any more.
+    async fn give_back(&mut self) {
+        self.handed_over.take_back().await;
+        self.lent = Lent::default();
+    }
+
     /// Removes the container, and then the rest.
     pub(super) async fn clear(&mut self) {
         if let Err(error) = self.held.remove().await {
@@ -88,8 +105,7 @@ impl Remains {
         {
             tracing::warn!(%error, container = stock.name(), "what a container was made of could not be removed yet");
         }
-        self.handed_over.take_back().await;
-        self.lent = Lent::default();
+        self.give_back().await;
         let Some(shelves) = self.shelves.clone() else { return };
         let removed = tokio::task::spawn_blocking(move || shelves.remove()).await;
         if let Ok(Err(error)) = removed {
@@ -105,10 +121,50 @@ impl ContainerGuard {
         isolation: Isolation,
         transfer: Option<Transfer>,
         stream: StreamWay,
+        first_process: Option<FirstProcess>,
     ) -> Self {
         let keeper = Arc::clone(remains.held.keeper());
-        let (how, watch, remains) = (None, Watch::Open, Some(remains));
-        Self { keeper, complaints, isolation, transfer, how, stream, watch, remains }
+        let (how, greeted, watch, remains) = (None, Greeted::NotYet, Watch::Open, Some(remains));
+        Self { keeper, complaints, isolation, transfer, how, stream, first_process, greeted, watch, remains }
+    }
+
+    /// The first process, where its end is the container's for certain. Before the guest has greeted it is not; and whoever is told of
+    /// an end by then is waiting for nothing but its reason.
+    fn watched(&self) -> Option<&FirstProcess> {
+        self.first_process.as_ref().filter(|_| self.greeted == Greeted::Yes)
+    }
+
+    /// Waits until nothing runs in the container, and says how it ended: in the engine's words, where they may be others than
+    /// that it did.
+    async fn how_it_ended(&self, name: &str, watch: Watch) -> String {
+        let told = self.as_told(name, watch);
+        tokio::pin!(told);
+        if let Some(first) = self.watched() {
+            tokio::select! {
+                biased;
+                how = &mut told => return how,
+                () = first.ended() => match first.memory() {
+                    Memory::Sufficed => return self.in_its_words("its first process ended".to_owned()),
+                    Memory::Unknown => {}
+                }
+            }
+        }
+        told.await
+    }
+
+    /// The same, when the engine says so, and in its words.
+    async fn as_told(&self, name: &str, watch: Watch) -> String {
+        let how = self.watch(name, watch).await;
+        // They may come another way than the news of its end.
+        let _ = tokio::time::timeout(LAST_WORDS, self.complaints.heard()).await;
+        self.in_its_words(how)
+    }
+
+    fn in_its_words(&self, how: String) -> String {
+        match self.complaints.text().as_str() {
+            "" => how,
+            complaint => format!("{how}: {complaint}"),
+        }
     }
 
     /// Waits until the container does not run, and says how it ended.
@@ -146,6 +202,7 @@ impl ContainerGuard {
 
 impl SandboxGuard for ContainerGuard {
     fn greeted(&mut self, welcome: &Welcome) -> Isolation {
+        self.greeted = Greeted::Yes;
         let syscalls = Boundary::enforced_if(welcome.rules.syscalls == InForce::Yes);
         let files = Boundary::enforced_if(welcome.rules.files == InForce::Yes);
         // Nothing else keeps commands from the folder of the output that was cut, which is the host's disk.
@@ -180,13 +237,7 @@ impl SandboxGuard for ContainerGuard {
                 return "it was ended".to_owned();
             };
             let watch = std::mem::replace(&mut self.watch, Watch::Over);
-            let how = self.watch(&name, watch).await;
-            // They may come another way than the news of its end.
-            let _ = tokio::time::timeout(LAST_WORDS, self.complaints.heard()).await;
-            let how = match self.complaints.text().as_str() {
-                "" => how,
-                complaint => format!("{how}: {complaint}"),
-            };
+            let how = self.how_it_ended(&name, watch).await;
             self.how = Some(how.clone());
             how
         })
@@ -203,6 +254,16 @@ impl SandboxGuard for ContainerGuard {
     }
 
     fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let is_over = self.watched().is_some_and(FirstProcess::has_ended);
+            match &mut self.remains {
+                Some(remains) if is_over => remains.give_back().await,
+                _ => self.clear().await,
+            }
+        })
+    }
+
+    fn clear(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             if let Some(remains) = &mut self.remains {
                 remains.clear().await;

@@ -43,6 +43,8 @@ pub(super) struct Streams {
     /// What the engine still passes on where the guest speaks elsewhere: its complaints, to be read to their end.
     pub(super) complaints: Option<AttachReader>,
     pub(super) way: StreamWay,
+    /// The number of the process that came to the socket, where it has one here.
+    pub(super) came: Option<i32>,
 }
 
 /// Which way the guest is spoken to.
@@ -52,6 +54,14 @@ pub(super) enum StreamWay {
     Socket,
     /// By the engine, with which it breaks.
     Engine,
+}
+
+impl Streams {
+    /// Those that the engine passes on.
+    pub(super) fn of_engine(output: AttachReader, input: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+        let (reader, way) = (Box::new(output), StreamWay::Engine);
+        Self { reader, writer: input, complaints: None, way, came: None }
+    }
 }
 
 impl Meeting {
@@ -83,14 +93,16 @@ impl Meeting {
         tokio::select! {
             came = self.listener.accept() => {
                 let (stream, _) = came?;
+                let came = stream.peer_cred().ok().and_then(|guest| guest.pid()).filter(|pid| *pid > 0);
                 let (reader, writer) = stream.into_split();
-                Ok(Streams { reader: Box::new(reader), writer: Box::new(writer), complaints: Some(output), way: StreamWay::Socket })
+                let (reader, writer, way) = (Box::new(reader), Box::new(writer), StreamWay::Socket);
+                Ok(Streams { reader, writer, complaints: Some(output), way, came })
             }
             said_length = output.read(&mut said) => match (said_length?, said) {
                 // One that ended at once is told of by who waits for its greeting.
                 (1, [NOT_MET]) | (0, _) => {
                     tracing::debug!("the runtime lets the guest not connect to a socket of the host");
-                    Ok(Streams { reader: Box::new(output), writer: input, complaints: None, way: StreamWay::Engine })
+                    Ok(Streams::of_engine(output, input))
                 }
                 _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the guest says what it must not")),
             },
@@ -133,6 +145,7 @@ mod tests {
         let path = format!("/proc/self/fd/{}/{NAME}", open.as_raw_fd());
         let mut guest = UnixStream::connect(&path).await.unwrap();
         let mut streams = meeting.meet(engine_passes_on(b""), Box::new(tokio::io::sink())).await.unwrap();
+        assert_eq!(streams.came, Some(std::process::id().cast_signed()));
         assert!(UnixStream::connect(&path).await.is_err());
         assert_eq!(fs::read_dir(&output).unwrap().count(), 0);
         guest.write_all(b"out").await.unwrap();

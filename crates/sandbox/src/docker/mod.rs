@@ -8,6 +8,7 @@ mod connector;
 mod engine;
 mod facts;
 mod failure;
+mod first_process;
 mod guard;
 mod held;
 mod image;

@@ -52,15 +52,6 @@ impl JailGuard {
     pub(super) const fn new(process: GuestProcess, holdings: Holdings) -> Self {
         Self { process, holdings }
     }
-
-    /// Releases what is on the host. Nothing may run in the jail any more.
-    async fn release(&mut self) {
-        self.holdings.handed_over.take_back().await;
-        let shelves = self.holdings.shelves.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || remove(&shelves)).await {
-            tracing::warn!(%error, "a sandbox's folder is left to be swept");
-        }
-    }
 }
 
 fn remove(shelves: &Shelves) {
@@ -91,11 +82,7 @@ impl SandboxGuard for JailGuard {
     }
 
     fn ended(&mut self) -> BoxFuture<'_, String> {
-        Box::pin(async {
-            let how = self.process.ended().await;
-            self.release().await;
-            how
-        })
+        self.process.ended()
     }
 
     fn kill(&mut self) -> BoxFuture<'_, ()> {
@@ -107,7 +94,19 @@ impl SandboxGuard for JailGuard {
                     () = tokio::time::sleep(PATIENCE) => self.process.kill().await,
                 }
             }
-            self.release().await;
+        })
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.holdings.handed_over.take_back())
+    }
+
+    fn clear(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let shelves = self.holdings.shelves.clone();
+            if let Err(error) = tokio::task::spawn_blocking(move || remove(&shelves)).await {
+                tracing::warn!(%error, "a sandbox's folder is left to be swept");
+            }
         })
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Link {
     attention: Notify,
     /// Cancelled when the sandbox has failed.
     over: CancellationToken,
+    /// Cancelled when nothing of it changes its workspace any more.
+    vacated: CancellationToken,
     clock: Arc<dyn Clock>,
 }
 
@@ -47,6 +49,7 @@ impl Link {
             state: Mutex::new(State { multiplexer, armed: Deadline::NEVER }),
             attention: Notify::new(),
             over: CancellationToken::new(),
+            vacated: CancellationToken::new(),
             clock,
         }
     }
@@ -84,6 +87,16 @@ impl Link {
         self.over.cancelled().await;
         // It was there before the token was cancelled.
         self.failure().unwrap_or_else(|| SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost"))
+    }
+
+    /// Others may have its workspace from now on.
+    pub(super) fn vacate(&self) {
+        self.vacated.cancel();
+    }
+
+    /// Resolves once others may have its workspace.
+    pub(crate) async fn vacated(&self) {
+        self.vacated.cancelled().await;
     }
 
     /// Takes all whole frames that the decoder yields.

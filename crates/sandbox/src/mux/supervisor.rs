@@ -64,10 +64,17 @@ pub(crate) async fn supervise(
     link.fail(lost(&reason));
     // Closes both directions, and only then is the guest's end waited for.
     tasks.shutdown().await;
-    tokio::join!(end_guest(&link, guard), end_tunnels(&link, served));
+    tokio::join!(end_guest(&link, guard.as_mut()), end_tunnels(&link, served));
+    link.vacate();
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        () = guard.clear() => {}
+        () = patience => tracing::warn!(?guard, "what is left of a sandbox is not removed yet"),
+    }
 }
 
-async fn end_guest(link: &Link, mut guard: Box<dyn SandboxGuard>) {
+async fn end_guest(link: &Link, guard: &mut dyn SandboxGuard) {
     let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
     tokio::select! {
         biased;

@@ -1,9 +1,13 @@
 //! Nothing of a container is left, whoever goes first.
 
+use std::fs;
 use std::time::Duration;
 
 use conjure_sandbox::{ExecutionContext, Executor, SandboxErrorKind};
+use futures_util::FutureExt as _;
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::support::until;
 use crate::world::{World, open};
 
 #[tokio::test]
@@ -105,4 +109,26 @@ async fn many_at_once_queue_and_all_come_and_go() {
     assert!(said.iter().all(|text| text == "here\n"));
     futures_util::future::join_all(made.iter().map(|it| it.sandbox.cleanup())).await;
     assert!(world.containers().await.is_empty());
+}
+
+/// Nothing runs in it any more, which the host sees by itself. The engine learns of it later, and removes the container behind
+/// that.
+#[tokio::test]
+async fn a_workspace_is_given_back_before_the_container_is_removed() {
+    let Some(world) = World::new() else { return };
+    let it = world.container().await;
+    let first = world.inspected().await.state.unwrap().pid.unwrap();
+    // A background process, which goes with the first one.
+    it.sh("(while :; do echo >> beat; done) >/dev/null 2>&1 &").await;
+    let beat = || fs::metadata(it.workspace.path().join("beat")).map_or(0, |beat| beat.len());
+    until("it beats", || beat() > 0).await;
+    kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    let lost = it.sandbox.ended().await;
+    assert!(lost.to_string().contains("its first process ended"), "{lost}");
+    it.sandbox.vacate().await;
+    let last = beat();
+    assert!(it.sandbox.cleanup().now_or_never().is_none(), "its removal is under way");
+    it.sandbox.cleanup().await;
+    assert!(world.containers().await.is_empty());
+    assert_eq!(beat(), last);
 }
