@@ -19,6 +19,7 @@ mod config;
 mod context;
 mod conversation;
 mod error;
+mod outputs;
 mod prompting;
 mod runtime;
 mod sandbox;
@@ -36,6 +37,7 @@ pub use conversation::{
     Processed, execute, execute_tool_calls, final_text, loop_options, process_response, run_loop, stop_error,
 };
 pub use error::{Error, ErrorKind};
+pub use outputs::{ExpectedOutput, FoundOutputs};
 pub use prompting::{build_system_prompt, system_prompt, tool_definitions};
 pub use runtime::{
     Contents, DiskUsage, ExecutorFactory, Given, Runtime, RuntimeError, RuntimeOptions, SessionContents,

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure::{
-    CallId, Clock as _, Config, Environment, JournalErrorKind, PoolSettings, Runtime, RuntimeError,
-    RuntimeOptions, SessionId, Settings, SystemClock, TenantId,
+    CallId, Clock as _, Config, Environment, ExpectedOutput, JournalErrorKind, PoolSettings, Runtime,
+    RuntimeError, RuntimeOptions, SessionId, Settings, SystemClock, TenantId,
 };
 use tempfile::TempDir;
 
@@ -107,6 +107,14 @@ impl Host {
             named.push_str(&format!(" --tenant {}", place.tenant));
         }
         Self { runtime, tenant: place.tenant.clone(), keeping, named, temporary }
+    }
+
+    /// What the skills of a session say that they make, beside what is there; nothing where that cannot be told.
+    pub(crate) async fn outputs(&self, session: SessionId, terminal: &Terminal) -> Vec<ExpectedOutput> {
+        self.runtime.outputs(&self.tenant, session).await.unwrap_or_else(|error| {
+            terminal.warning(&format!("what the skills say that they make was not looked at: {error}"));
+            Vec::new()
+        })
     }
 
     /// Lets the workspace of a session stay that is not kept. Returns where it is; none where it stays with the session.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use conjure_base::{SessionId, TenantId};
-use conjure_conversation::{Profile, SessionEvent};
+use conjure_conversation::{Activation, PinnedSkill, Profile, SessionEvent, SessionEventKind};
 use conjure_journal::{ListCursor, SessionKey};
 
 use super::error::RuntimeError;
 use super::handle::Runtime;
 use super::outfit::blocking;
 use super::records::{Records, SessionList, SessionSummary};
+use crate::outputs::{ExpectedOutput, expected_outputs};
 use crate::workspace::{ProducedFiles, Snapshot, Workspace};
 
 impl Runtime {
@@ -91,6 +92,39 @@ impl Runtime {
         .await
     }
 
+    /// What the session's skills say that they make, by their manifests, beside the files in its workspace: of those skills that
+    /// were loaded in it, or of all where the model reads skills without loading them. Nothing is started.
+    ///
+    /// # Errors
+    /// As for [`Runtime::profile`], and when a skill of the session is lost.
+    pub async fn outputs(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+    ) -> Result<Vec<ExpectedOutput>, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let profile = self.profile(tenant, id).await?;
+        let used = match profile.activation {
+            Activation::View => profile.skills.clone(),
+            _ => loaded(&self.events(tenant, id, 0).await?),
+        };
+        if used.is_empty() {
+            return Ok(Vec::new());
+        }
+        let home = self.inner.outfitter.tenant(&key).await?;
+        let finding = move || used.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>();
+        let mut skills = blocking("looking at the manifests of skills", finding).await?;
+        skills.retain(|skill| skill.manifest().is_some_and(|manifest| !manifest.output_files().is_empty()));
+        let workspace = self.inner.outfitter.workspace(&key, &profile).await?;
+        let Some(workspace) = workspace.filter(|_| !skills.is_empty()) else { return Ok(Vec::new()) };
+        let files = self.files(tenant, id).await?;
+        blocking("looking for what skills say that they make", move || {
+            let skills = skills.iter().map(|skill| &**skill);
+            Ok(expected_outputs(skills, &profile.inputs, &workspace, &files))
+        })
+        .await
+    }
+
     /// The folder on this machine that a session works in, where there is one: its own, or the host's. Nothing is started.
     ///
     /// # Errors
@@ -117,4 +151,16 @@ impl Runtime {
     pub(super) async fn records(&self) -> Result<Records, RuntimeError> {
         Records::of(self.inner.tree.journal(), self.inner.presence.clone()).await
     }
+}
+
+/// The skills that were active at some time, in the order in which they were loaded first.
+fn loaded(events: &[SessionEvent]) -> Vec<PinnedSkill> {
+    let mut loaded: Vec<PinnedSkill> = Vec::new();
+    for event in events {
+        let SessionEventKind::SessionSkillsChanged { active_skills, .. } = &event.kind else { continue };
+        let new: Vec<PinnedSkill> =
+            active_skills.iter().filter(|skill| !loaded.contains(skill)).cloned().collect();
+        loaded.extend(new);
+    }
+    loaded
 }

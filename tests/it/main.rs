@@ -59,6 +59,7 @@ mod runtime_killed;
 mod runtime_lists;
 mod runtime_models;
 mod runtime_opening;
+mod runtime_outputs;
 mod runtime_pools;
 mod runtime_programs;
 mod runtime_registry;

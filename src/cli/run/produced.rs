@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use conjure::{CallOptions, Clock as _, Executor, ProducedFiles, Sharing, SystemClock, Workspace};
+use conjure::{
+    CallOptions, Clock as _, Executor, ExpectedOutput, FoundOutputs, ProducedFiles, Sharing, SystemClock,
+    Workspace,
+};
 
 use crate::cli::terminal::{Style, Terminal, printable};
 
@@ -52,6 +55,22 @@ pub(super) fn report(produced: &ProducedFiles, workspace: &Workspace, terminal: 
         terminal.warning("the workspace holds too much to be looked at whole: there may be more");
     }
     true
+}
+
+/// Tells which files the skills say that they make, and whether they are there.
+pub(super) fn compare(expected: &[ExpectedOutput], terminal: &Terminal) {
+    for output in expected.iter().take(MOST_LISTED) {
+        let what = format!("`{}` of the skill `{}`", printable(&output.pattern), printable(&output.skill));
+        match &output.found {
+            FoundOutputs::Files(files) => {
+                let files: Vec<String> =
+                    files.iter().take(3).map(|path| printable(&path.to_string_lossy())).collect();
+                terminal.note(&format!("  {what}: {}", files.join(", ")));
+            }
+            FoundOutputs::Missing => terminal.warning(&format!("{what} was not produced")),
+            FoundOutputs::Unknown(reason) => terminal.note(&format!("  {what}: {}", printable(reason))),
+        }
+    }
 }
 
 /// A size for people.

@@ -169,6 +169,7 @@ impl Opened {
                 _ = signals.next() => terminal.warning("what the run produced in the sandbox was not brought here"),
             }
         }
+        let expected = if is_left_alone { Vec::new() } else { host.outputs(session.id(), terminal).await };
         // After a second signal nothing is waited for.
         let cleaned = if is_left_alone {
             false
@@ -194,6 +195,7 @@ impl Opened {
         }
         if !is_left_alone {
             report(&mut host, session.id(), (&workspace, whose), &before, terminal).await;
+            produced::compare(&expected, terminal);
         }
         if host.keeping == Keeping::Kept {
             let resuming = host.resuming(session.id());

@@ -22,7 +22,7 @@ enum Segment {
 }
 
 impl Glob {
-    pub(super) fn new(text: &str) -> Result<Self, AllowRuleError> {
+    pub(crate) fn new(text: &str) -> Result<Self, AllowRuleError> {
         let refused = |reason| Err(AllowRuleError::Pattern { reason });
         if text.contains(|c: char| matches!(c, '[' | ']' | '{' | '}' | '\\' | '!') || c.is_control()) {
             return refused("a path's pattern has no other wildcards than `*`, `?` and `**`");

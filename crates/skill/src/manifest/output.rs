@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::path::{self, Base, PathProblem};
+use crate::allowed_tools::Glob;
 
 /// Files that a skill makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,6 +157,20 @@ impl OutputPattern {
         let path = path.unwrap_or_default();
         path::check(&path)?;
         Ok(path)
+    }
+
+    /// Whether a file is one of these, by its path relative to the base. In the pattern `*` and `?` stand for any part of a name, and
+    /// `**` for any folders; a name with other special characters only for itself.
+    ///
+    /// # Errors
+    /// As for [`OutputPattern::expand`].
+    pub fn fits(&self, values: &BTreeMap<String, Value>, path: &Path) -> Result<bool, OutputPatternError> {
+        let expected = self.expand(values)?;
+        let Some(path) = path.to_str() else { return Ok(false) };
+        Ok(match Glob::new(&expected) {
+            Ok(glob) => glob.matches(path),
+            Err(_) => Path::new(&expected) == Path::new(path),
+        })
     }
 
     fn filled(&self, mut value: impl FnMut(&str) -> Option<String>) -> Option<String> {

@@ -1,0 +1,54 @@
+//! What skills say that they make, beside what a session made (ADR-002, `outputs`).
+
+use conjure::{Activation, ExecutorKind, FoundOutputs, Runtime};
+
+use crate::runtime_bed::{Host, ask, soon, spec, tenant};
+
+/// A skill that makes `reports/*.md`, as it says, and `raw.csv`, which it says but does not do.
+fn write_manifest(host: &Host) {
+    let manifest = "manifest_version: \"1.0\"\noutputs:\n  files:\n    - pattern: \"reports/*.md\"\n      description: The report.\n    - \
+                    pattern: raw.csv\n";
+    std::fs::write(host.skill("greeting").join("skill.manifest.yaml"), manifest).unwrap();
+}
+
+#[tokio::test]
+async fn files_are_found_by_what_the_skills_of_a_session_say_also_after_a_restart() {
+    let host = Host::new(ExecutorKind::Jail);
+    write_manifest(&host);
+    let runtime = host.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    let id = session.id();
+    ask(&session, "$ mkdir reports && echo hello > reports/today.md").await;
+    let profile = runtime.profile(&tenant("acme"), id).await.unwrap();
+    assert_eq!(profile.activation, Activation::View, "the model reads skills without loading them");
+    check(&runtime, id).await;
+    assert!(runtime.outputs(&tenant("globex"), id).await.is_err(), "it is nobody else's");
+    runtime.shutdown(soon()).await.unwrap();
+
+    // The skill is what it was when the session was opened.
+    std::fs::remove_dir_all(host.skill("greeting")).unwrap();
+    let runtime = host.start().await;
+    check(&runtime, id).await;
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+async fn check(runtime: &Runtime, id: conjure::SessionId) {
+    let outputs = runtime.outputs(&tenant("acme"), id).await.unwrap();
+    let found: Vec<_> = outputs.iter().map(|output| (output.pattern.as_str(), &output.found)).collect();
+    let report = FoundOutputs::Files(vec!["reports/today.md".into()]);
+    assert_eq!(found, [("reports/*.md", &report), ("raw.csv", &FoundOutputs::Missing)]);
+    assert_eq!(outputs[0].description.as_deref(), Some("The report."));
+    assert_eq!(outputs[0].skill, "greeting");
+}
+
+#[tokio::test]
+async fn a_session_without_manifests_expects_nothing() {
+    let host = Host::new(ExecutorKind::Jail);
+    let runtime = host.start().await;
+    for spec in [spec(), spec().without_skills()] {
+        let session = runtime.open(spec).await.unwrap();
+        ask(&session, "$ echo hello > x").await;
+        assert_eq!(runtime.outputs(&tenant("acme"), session.id()).await.unwrap(), []);
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
