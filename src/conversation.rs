@@ -58,7 +58,7 @@ pub async fn process_response(response: &Response, workbench: &Workbench) -> Pro
 #[must_use]
 pub fn loop_options(config: &Config) -> LoopOptions {
     let limits = Limits { model_calls: config.max_iterations(), ..Limits::default() };
-    LoopOptions { limits, ..LoopOptions::default() }
+    LoopOptions { limits, compaction: config.compaction().map(Into::into), ..LoopOptions::default() }
 }
 
 /// Runs a conversation to its end (specification 5.10, 11): calls the model, runs its tools, and goes on until it is

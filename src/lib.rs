@@ -29,8 +29,8 @@ mod workspace;
 
 // Of this crate.
 pub use config::{
-    ApiProfile, Config, ConfigError, Environment, ExecutorKind, PoolSettings, Settings, VARIABLES, Variable,
-    parse_network, parse_size,
+    ApiProfile, CompactionSettings, Config, ConfigError, Environment, ExecutorKind, PoolSettings, Settings,
+    VARIABLES, Variable, parse_network, parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
@@ -74,13 +74,14 @@ pub use conjure_conversation::scripted::{
     RecordError, Recorder, Script, ScriptError, ScriptFormat, ScriptedModel,
 };
 pub use conjure_conversation::{
-    Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallTraits, Composer,
-    Composition, Conversation, DriveError, Event, EventKind, Ledger, LedgerError, Limit, Limits, LoopError,
-    LoopOptions, LoopOutcome, MemoryLedger, Message, Model, ModelError, ModelErrorKind, ModelEvent,
-    ModelStream, Observer, Post, PostKind, Receipt, Rejection, Request, Response, ResultContent, Rim, Role,
-    SessionEvent, SessionEventKind, SessionStopReason, StopReason, ToolCall, ToolDefinition, ToolResult,
-    ToolRunner, TurnOptions, TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses,
-    format_tool_results, format_tool_results_message, model_fn, parse_response, run_turn, session_events,
+    Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallTraits, Compaction,
+    CompactionError, CompactionPolicy, Composer, Composition, Conversation, DriveError, Event, EventKind,
+    Ledger, LedgerError, Limit, Limits, LoopError, LoopOptions, LoopOutcome, MemoryLedger, Message, Model,
+    ModelError, ModelErrorKind, ModelEvent, ModelStream, ModelSummarizer, Observer, Post, PostKind, Receipt,
+    Rejection, Request, Response, ResultContent, Rim, Role, SessionEvent, SessionEventKind,
+    SessionStopReason, StopReason, Summarizer, Summary, ToolCall, ToolDefinition, ToolResult, ToolRunner,
+    TurnOptions, TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses, format_tool_results,
+    format_tool_results_message, model_fn, parse_response, run_turn, session_events,
 };
 
 // Sessions that survive.

@@ -302,6 +302,7 @@ impl Environment {
             model_timeout: self.parse(MODEL_TIMEOUT, seconds)?,
             // A matter of hosts that stay, which have a file.
             pool: None,
+            compaction: None,
         })
     }
 

@@ -6,6 +6,7 @@ use conjure_skill::nearest;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::config::compaction;
 use crate::config::error::ConfigError;
 use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_floor, parse_network, parse_size};
@@ -37,6 +38,7 @@ const KEYS: &[&str] = &[
     "max_tokens",
     "model_timeout",
     "pool",
+    "compaction",
 ];
 
 #[derive(Deserialize)]
@@ -62,6 +64,7 @@ struct File {
     max_tokens: Option<u32>,
     model_timeout: Option<Value>,
     pool: Option<Table>,
+    compaction: Option<Table>,
 }
 
 #[derive(Deserialize)]
@@ -162,6 +165,12 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .transpose()
             .map_err(in_key("model_timeout"))?,
         pool: file.pool.as_ref().map(pool::parse).transpose().map_err(in_key("pool"))?,
+        compaction: file
+            .compaction
+            .as_ref()
+            .map(compaction::parse)
+            .transpose()
+            .map_err(in_key("compaction"))?,
     })
 }
 

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use conjure_conversation::CompactionPolicy;
 use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
 use conjure_skill::Scope;
 
+use crate::config::compaction::CompactionSettings;
 #[cfg(feature = "docker")]
 use crate::config::engine::SharedEngine;
 use crate::config::environment::Environment;
@@ -91,6 +93,8 @@ pub struct Settings {
     pub model_timeout: Option<Duration>,
     /// Sandboxes that are made before a session needs them; each of its settings is laid over the lower layer's.
     pub pool: Option<PoolSettings>,
+    /// When long conversations are compacted; each of its settings is laid over the lower layer's.
+    pub compaction: Option<CompactionSettings>,
 }
 
 impl Settings {
@@ -122,6 +126,10 @@ impl Settings {
             max_tokens: self.max_tokens.or(lower.max_tokens),
             model_timeout: self.model_timeout.or(lower.model_timeout),
             pool: match (self.pool, lower.pool) {
+                (Some(upper), Some(lower)) => Some(upper.over(lower)),
+                (one, other) => one.or(other),
+            },
+            compaction: match (self.compaction, lower.compaction) {
                 (Some(upper), Some(lower)) => Some(upper.over(lower)),
                 (one, other) => one.or(other),
             },
@@ -255,6 +263,8 @@ impl Config {
         )?;
         let pool = settings.pool.unwrap_or_default();
         pool.check().map_err(|reason| ConfigError::Setting { key: "pool", reason })?;
+        let compaction = settings.compaction.unwrap_or_default();
+        compaction.check().map_err(|reason| ConfigError::Setting { key: "compaction", reason })?;
         within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
         within("max_iterations", max_iterations > 0, "it must be at least 1")?;
@@ -409,6 +419,12 @@ impl Config {
     #[must_use]
     pub fn pool(&self) -> PoolSettings {
         self.settings.pool.unwrap_or_default()
+    }
+
+    /// When the beginning of a long conversation is replaced by a summary; never, unless that was configured.
+    #[must_use]
+    pub fn compaction(&self) -> Option<CompactionPolicy> {
+        self.settings.compaction.unwrap_or_default().policy()
     }
 
     /// How long one model call may take, its retries included, where that was configured.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use conjure_conversation::CompactionPolicy;
 use conjure_sandbox::{Boundary, Isolation, NetworkPolicy};
 use conjure_skill::{Scope, ScopeKind, Trust};
 
@@ -211,6 +212,28 @@ fn the_service_is_configured_in_all_layers() {
         let (message, _) = hint_of(text);
         assert!(message.contains(expected), "{text}: {message}");
     }
+}
+
+#[test]
+fn compaction_is_a_table_of_the_file_and_off_unless_it_has_a_threshold() {
+    assert_eq!(Config::default().compaction(), None);
+    let keep = CompactionSettings { keep: Some(4), ..CompactionSettings::default() };
+    let code = Settings { compaction: Some(keep), ..Settings::default() };
+    assert_eq!(layered(code.clone(), &[], "").unwrap().compaction(), None);
+    let config = layered(code, &[], "[compaction]\nthreshold = 150000\nkeep = 9\n").unwrap();
+    assert_eq!(config.compaction(), Some(CompactionPolicy::at(150_000).keeping(4)));
+    for (text, expected) in [
+        ("treshold = 1", "there is no `treshold`, did you mean `threshold`?"),
+        ("threshold = 0", "`threshold` must be at least 1"),
+        ("threshold = -5", "`threshold`: -5 is less than 0"),
+        ("keep = 0", "`keep` must be at least 1"),
+        ("keep = \"all\"", "`keep`: a whole number is needed, not a string"),
+    ] {
+        let (message, _) = hint_of(&format!("[compaction]\n{text}"));
+        assert!(message.contains("`compaction`") && message.contains(expected), "{text}: {message}");
+    }
+    let zero = CompactionSettings { threshold: Some(0), keep: None };
+    assert!(layered(Settings { compaction: Some(zero), ..Settings::default() }, &[], "").is_err());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use conjure_actors::metrics::MeterOptions;
 use conjure_actors::registry::RegistryOptions;
 use conjure_actors::session::SessionOptions;
 use conjure_base::{Clock, SystemClock, TenantId};
-use conjure_conversation::Model;
+use conjure_conversation::{Compaction, Model};
 #[cfg(feature = "sqlite")]
 use conjure_journal::SqliteOptions;
 use conjure_sandbox::Connector;
@@ -44,6 +44,8 @@ pub struct RuntimeOptions {
     pub(crate) models: Models,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) approver: Arc<dyn Approver>,
+    /// Instead of that of the configuration.
+    pub(crate) compaction: Option<Compaction>,
     pub(crate) owner: Option<String>,
     pub(crate) own: BTreeMap<String, Own>,
     pub(crate) sandbox_gate: Option<Gate>,
@@ -83,6 +85,7 @@ impl From<Config> for RuntimeOptions {
             models: Models::default(),
             tools: Vec::new(),
             approver: Arc::new(AllowAll),
+            compaction: None,
             owner: None,
             own: BTreeMap::new(),
             sandbox_gate: None,
@@ -167,6 +170,22 @@ impl RuntimeOptions {
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
+        self
+    }
+
+    /// With histories compacted that have grown long: instead of what the configuration says of that (`[compaction]` in its file), and
+    /// by another summariser than the session's own model where the host has one. A session that is revived is treated as the
+    /// runtime that revives it says.
+    ///
+    /// ```
+    /// use conjure::{CompactionPolicy, Config, RuntimeOptions};
+    ///
+    /// let options = RuntimeOptions::from(Config::default()).compaction(CompactionPolicy::at(150_000));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn compaction(mut self, compaction: impl Into<Compaction>) -> Self {
+        self.compaction = Some(compaction.into());
         self
     }
 

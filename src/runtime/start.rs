@@ -75,6 +75,8 @@ impl Runtime {
             let noting = Arc::clone(&home);
             blocking("noting that there are containers", move || noting.note_containers()).await?;
         }
+        let of_config = || options.config.compaction().map(Into::into);
+        let compaction = options.compaction.take().or_else(of_config);
         let scopes = options.config.skill_scopes(options.project.as_deref());
         let outfitter = Outfitter::new(
             options.config,
@@ -87,6 +89,7 @@ impl Runtime {
         outfitter.check_tools()?;
         let mut made =
             tree::RuntimeOptions::new(storage.opener(), Arc::new(outfitter.holding(presence.clone())), owner);
+        made.sessions.compaction = compaction;
         (options.treat)(&mut made.sessions);
         made.registry = options.registry;
         made.sessions_per_tenant = options.sessions_per_tenant;

@@ -45,6 +45,7 @@ mod runtime_canaries;
 mod runtime_cancelled;
 mod runtime_catalogs;
 mod runtime_chores;
+mod runtime_compaction;
 #[cfg(feature = "docker")]
 mod runtime_containers;
 mod runtime_disks;

@@ -50,6 +50,9 @@ impl Book {
                 began.model_call = None;
                 self.model_call("abandoned");
             }
+            EventKind::Compacted { usage, .. } => self.compacted("ok", usage),
+            EventKind::CompactionFailed { usage, .. } => self.compacted("unchanged", usage),
+            EventKind::CompactionAbandoned { .. } => self.compacted("abandoned", &Usage::default()),
             EventKind::TurnFinished { stop, .. } => {
                 counter!(names::TURNS, "tenant" => Arc::clone(&self.tenant), "stop" => end(stop))
                     .increment(1);
@@ -57,6 +60,11 @@ impl Book {
             }
             _ => {}
         }
+    }
+
+    fn compacted(&self, outcome: &'static str, usage: &Usage) {
+        counter!(names::COMPACTIONS, "tenant" => Arc::clone(&self.tenant), "outcome" => outcome).increment(1);
+        self.used(usage);
     }
 
     fn model_call(&self, outcome: &'static str) {

@@ -16,10 +16,14 @@ pub const MODEL_CALLS: &str = "conjure_model_calls_total";
 /// How long model calls took that were answered. `tenant`.
 pub const MODEL_CALL_DURATION: &str = "conjure_model_call_duration_seconds";
 
-/// Tokens of answers. `tenant`; `kind`: `input`, `output`, `cache_creation`, `cache_read`.
+/// Compactions of long histories that ended. `tenant`; `outcome`: `ok`, `unchanged` (there was no summary, or none that is smaller),
+/// `abandoned`.
+pub const COMPACTIONS: &str = "conjure_compactions_total";
+
+/// Tokens of answers and of summaries. `tenant`; `kind`: `input`, `output`, `cache_creation`, `cache_read`.
 pub const TOKENS: &str = "conjure_tokens_total";
 
-/// What answers cost, in millionths of a dollar, where the price is known. `tenant`.
+/// What answers and summaries cost, in millionths of a dollar, where the price is known. `tenant`.
 pub const COST: &str = "conjure_cost_micro_dollars_total";
 
 /// Tool calls that ran, or were denied. `tenant`; `tool`: its name, or `other` beyond a few; `outcome`: as in the audit log
@@ -70,6 +74,7 @@ pub fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
     describe_counter!(TURNS, Unit::Count, "Turns that ended");
     describe_histogram!(TURN_DURATION, Unit::Seconds, "How long turns took");
+    describe_counter!(COMPACTIONS, Unit::Count, "Compactions of long histories that ended");
     describe_counter!(MODEL_CALLS, Unit::Count, "Model calls that ended");
     describe_histogram!(MODEL_CALL_DURATION, Unit::Seconds, "How long model calls took that were answered");
     describe_counter!(TOKENS, Unit::Count, "Tokens of answers");

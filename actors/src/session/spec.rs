@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::Redactor;
-use conjure_conversation::{CANCEL_GRACE, Composer, Model, Profile, ToolRunner};
+use conjure_conversation::{CANCEL_GRACE, Compaction, Composer, Model, Profile, ToolRunner};
 use conjure_journal::{Owner, SessionKey};
 use conjure_sandbox::Executor;
 use futures_util::future::BoxFuture;
@@ -82,6 +82,9 @@ pub struct SessionOptions {
     pub deadline: Duration,
     /// How long the tools of a turn that is interrupted may take to end what they started.
     pub grace: Duration,
+    /// How a history that has grown long is compacted; none: never. A model that writes summaries in place of the session's own is the
+    /// host's, and passes no gate or budget by itself; what its summaries used is charged all the same.
+    pub compaction: Option<Compaction>,
     /// When a turn that was under way is driven on.
     pub resume: Resume,
     /// How a session's sandbox is treated.
@@ -104,6 +107,7 @@ impl SessionOptions {
             idle_after: Duration::from_secs(15 * 60),
             deadline: Duration::from_secs(30),
             grace: CANCEL_GRACE,
+            compaction: None,
             resume: Resume::WhenAttached,
             executors: ExecutorOptions::default(),
             queue: 256,

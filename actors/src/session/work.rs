@@ -132,6 +132,7 @@ impl Errand {
             cancel: self.cancel.clone(),
             deadline: Deadline::NEVER,
             grace: self.grace,
+            compaction: self.shared.setting.options.compaction.clone(),
             inbox: stream::poll_fn(|cx| inbox.poll_recv(cx)).boxed(),
         };
         let rim =

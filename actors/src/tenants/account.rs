@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SessionId, TenantId, Timestamp};
-use conjure_conversation::{Event, EventKind, Usage};
+use conjure_conversation::{Event, Usage};
 use conjure_journal::Charge;
 use tokio::sync::watch;
 
@@ -182,13 +182,11 @@ impl Account {
         self.journal.call(|journal| journal.counters(&self.tenant, names)).await
     }
 
-    /// What the events of a session are charged with: what their answers used.
+    /// What the events of a session are charged with: what their answers and their summaries used.
     pub(crate) fn charges(&self, session: SessionId, events: &[Event]) -> (Amount, Vec<Charge>) {
         let state = self.lock();
-        let amounts = events.iter().filter_map(|event| match &event.kind {
-            EventKind::ModelAnswered { response, .. } => Some(state.terms.budget.amount(&response.usage)),
-            _ => None,
-        });
+        let used = events.iter().filter_map(|event| event.kind.consumed());
+        let amounts = used.map(|usage| state.terms.budget.amount(usage));
         let amount = amounts.fold(Amount::default(), Amount::plus);
         // To the periods in which it fitted.
         let at = state.purse.at(session).unwrap_or_else(|| self.clock.timestamp());

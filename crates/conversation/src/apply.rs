@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use conjure_base::{CallId, Digest, TurnId};
 
+use crate::compaction::{UnderWay, compacted, failed};
 use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::message::Role;
 use crate::model::Response;
+use crate::profile::PinnedSkill;
 use crate::queue::QueuedInput;
 use crate::rejected::is_container_refused;
 use crate::state::{CallStatus, FinishedTurn, OpenCall, Phase, State, Tail, Turn, assistant_may_say, millis};
@@ -49,6 +51,7 @@ pub fn apply(state: &mut State, event: &Event) {
                 model_calls: 0,
                 tool_calls: 0,
                 pauses: 0,
+                compactions: 0,
                 worked: 0,
                 last_at: event.at,
                 repeats: BTreeMap::new(),
@@ -69,6 +72,20 @@ pub fn apply(state: &mut State, event: &Event) {
             {
                 state.container = None;
             }
+            if let Some(turn) = &mut state.turn {
+                turn.phase = Phase::ModelDue;
+            }
+            state.flush_steering();
+        }
+        EventKind::CompactionStarted { compaction, kept, regrowth, .. } => {
+            if let Some(turn) = &mut state.turn {
+                turn.compactions = *compaction;
+                turn.phase = Phase::Compacting(UnderWay { kept: *kept, regrowth: *regrowth });
+            }
+        }
+        EventKind::Compacted { kept, summary, usage, .. } => compacted(state, *kept, summary, usage),
+        EventKind::CompactionFailed { usage, .. } => failed(state, usage),
+        EventKind::CompactionAbandoned { .. } => {
             if let Some(turn) = &mut state.turn {
                 turn.phase = Phase::ModelDue;
             }
@@ -109,6 +126,7 @@ pub fn apply(state: &mut State, event: &Event) {
             if let Some(active) = &result.active_skills
                 && state.open_call(&result.tool_use_id).is_some()
             {
+                deliver(state, active);
                 state.standing.activate(active);
             }
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
@@ -177,6 +195,7 @@ fn answer(state: &mut State, response: &Response) {
     let content: Vec<Block> = response.content.iter().filter(may_say).cloned().collect();
     let calls: Vec<ToolCall> = content.iter().filter_map(Block::tool_call).cloned().collect();
     state.usage.add(&response.usage);
+    state.gauge.measured(response.usage.total_input());
     if response.container.is_some() {
         state.container.clone_from(&response.container);
     }
@@ -252,7 +271,9 @@ fn set_status(state: &mut State, call: &CallId, status: CallStatus) {
 fn count_work(state: &mut State, event: &Event) {
     let Some(turn) = &mut state.turn else { return };
     let is_found = match &event.kind {
-        EventKind::ModelCallAbandoned { .. } | EventKind::ToolAbandoned { .. } => true,
+        EventKind::ModelCallAbandoned { .. }
+        | EventKind::CompactionAbandoned { .. }
+        | EventKind::ToolAbandoned { .. } => true,
         EventKind::ToolFinished { outcome, .. } => *outcome == ToolOutcome::Unknown,
         _ => false,
     };
@@ -260,6 +281,16 @@ fn count_work(state: &mut State, event: &Event) {
         turn.worked = turn.worked.saturating_add(millis(event.at.since(turn.last_at)));
     }
     turn.last_at = event.at;
+}
+
+/// Where the results of the open calls will stand, there are those of the skills that were not active before.
+fn deliver(state: &mut State, active: &[PinnedSkill]) {
+    let place = state.messages.len();
+    let before = state.standing.active_skills();
+    let newly =
+        active.iter().filter(|skill| !before.contains(skill)).map(|skill| (skill.name.clone(), place));
+    state.delivered.extend(newly);
+    state.delivered.retain(|name, _| active.iter().any(|skill| skill.name == *name));
 }
 
 fn count_denial(state: &mut State, call: &CallId) {

@@ -2,6 +2,7 @@
 
 use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 
+use crate::compaction::CompactionPolicy;
 use crate::content::Block;
 use crate::event::{Decision, ToolOutcome};
 use crate::limits::Limits;
@@ -10,6 +11,7 @@ use crate::model::{ModelError, Response};
 use crate::pairing::PairingError;
 use crate::profile::Profile;
 use crate::queue::QueueId;
+use crate::summary::Summary;
 use crate::tool::ToolResult;
 
 /// Something asked of the machine, and when.
@@ -77,6 +79,32 @@ pub enum CommandKind {
         message: usize,
         /// The block's place in the message, from 0.
         block: usize,
+    },
+    /// The beginning of the history is about to be summarised. When a limit forbids the model call that is to follow, the turn ends
+    /// instead.
+    StartCompaction {
+        /// When that is due, and what stays.
+        policy: CompactionPolicy,
+    },
+    /// The summary is there. It takes the place of what it summarises, unless it is no smaller.
+    Compact {
+        /// Which turn.
+        turn: TurnId,
+        /// Which compaction of it.
+        compaction: u32,
+        /// The summary.
+        summary: Summary,
+        /// What must be said again behind it ([`crate::Composer::preserved`]).
+        preserved: Option<String>,
+    },
+    /// There is no summary. The turn goes on with the history as it is.
+    FailCompaction {
+        /// Which turn.
+        turn: TurnId,
+        /// Which compaction of it.
+        compaction: u32,
+        /// Why.
+        error: ModelError,
     },
     /// A person must decide on this call before it runs.
     RequestApproval {
@@ -211,6 +239,9 @@ pub enum Rejection {
     /// The model may not be called now.
     #[error("no model call is due")]
     ModelCallNotDue,
+    /// The history is not long enough, is too short to be cut, has not grown since the last attempt, or no model call is due.
+    #[error("no compaction is due")]
+    CompactionNotDue,
     /// No open call has this id: it is unknown, or has its result already.
     #[error("no open tool call `{call}`")]
     NoOpenCall {

@@ -19,11 +19,24 @@ pub struct Composition {
 pub trait Composer: Send + Sync {
     /// The instructions and tools of the next call, where the session stands so.
     fn compose(&self, standing: &Standing) -> Composition;
+
+    /// What the model must be told again when the beginning of its history is replaced by a summary, as a whole text for it to
+    /// read; none where nothing is lost. `standing` holds the active skills whose load was answered in what is replaced, and those
+    /// alone: where their instructions were delivered in that result ([`crate::Delivery::Result`]), this is they again. It is asked
+    /// once for each compaction before which there are such skills, and what it says stands behind the summary until the next one replaces both.
+    fn preserved(&self, standing: &Standing) -> Option<String> {
+        let _ = standing;
+        None
+    }
 }
 
 impl<C: Composer + ?Sized> Composer for Arc<C> {
     fn compose(&self, standing: &Standing) -> Composition {
         (**self).compose(standing)
+    }
+
+    fn preserved(&self, standing: &Standing) -> Option<String> {
+        (**self).preserved(standing)
     }
 }
 

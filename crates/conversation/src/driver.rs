@@ -4,6 +4,8 @@
 //! the tools with it, and what it has recorded is enough to go on. Intent is recorded before effect and outcome
 //! after it, each call's as it ends.
 
+mod compacting;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +29,7 @@ use crate::rejected::refused_block;
 use crate::runner::{Authorization, CallContext, ToolRunner};
 use crate::schedule::{Batch, CANCEL_GRACE, authorize, batches, traits};
 use crate::state::{Approval, CallStatus};
+use crate::summary::Compaction;
 use crate::tool::ToolCall;
 
 /// How long a ledger may take to record a turn's end, after its deadline or cancellation and the tools' grace.
@@ -52,6 +55,9 @@ pub struct TurnOptions<'a> {
     pub deadline: Deadline,
     /// How long cancelled tools may take to end what they started.
     pub grace: Duration,
+    /// How the history is compacted when it has grown long; none: never. It happens before a model call, and takes of the turn's time,
+    /// tokens and money; it is none of its model calls ([`crate::Limits::model_calls`]).
+    pub compaction: Option<Compaction>,
     /// What reaches the turn while it runs. What it has not taken from the stream when it ends was not recorded; a
     /// post that is dropped tells its sender so.
     pub inbox: BoxStream<'a, Post>,
@@ -63,6 +69,7 @@ impl Default for TurnOptions<'_> {
             cancel: CancellationToken::new(),
             deadline: Deadline::NEVER,
             grace: CANCEL_GRACE,
+            compaction: None,
             inbox: stream::pending().boxed(),
         }
     }
@@ -147,6 +154,7 @@ pub async fn run_turn(
         deadline,
         ends,
         grace,
+        compaction: options.compaction,
         // A stream that has ended must not be asked again, nor end a wait.
         inbox: options.inbox.chain(stream::pending()).boxed(),
         conversation,
@@ -179,6 +187,7 @@ struct Driver<'a> {
     /// The latter, for whoever waits for the ledger.
     ends: Arc<Mutex<Deadline>>,
     grace: Duration,
+    compaction: Option<Compaction>,
     inbox: BoxStream<'a, Post>,
 }
 
@@ -207,6 +216,7 @@ impl Driver<'_> {
                 Step::AwaitApproval => {
                     return Ok(TurnOutcome::RequiresAction(self.conversation.state().approvals()));
                 }
+                Step::CallModel if self.compaction_is_due() => self.compact().await?,
                 Step::CallModel => self.call_model().await?,
                 Step::RunTools => self.run_tools().await?,
                 Step::AwaitModel | Step::Recover => self.conversation.submit(CommandKind::Recover).await?,

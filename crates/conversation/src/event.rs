@@ -8,6 +8,7 @@ use std::fmt;
 use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::compaction::CompactionError;
 use crate::content::Block;
 use crate::limits::{Limit, Limits};
 use crate::message::Message;
@@ -102,6 +103,54 @@ pub enum EventKind {
         /// What stands there now.
         replacement: Block,
     },
+    /// The first messages of the history are being summarised.
+    CompactionStarted {
+        /// Which turn.
+        turn: TurnId,
+        /// The compaction's place in its turn, from 1.
+        compaction: u32,
+        /// How many of the last messages stay as they are.
+        kept: usize,
+        /// By how many tokens of input the history must grow after it before the next one.
+        regrowth: u64,
+    },
+    /// The first messages of the history were replaced by a message of the user's that holds a summary of them.
+    Compacted {
+        /// Which turn.
+        turn: TurnId,
+        /// Which compaction of it.
+        compaction: u32,
+        /// How many of the last messages stay as they are.
+        kept: usize,
+        /// What stands in place of the others.
+        summary: Vec<Block>,
+        /// What the summary consumed.
+        usage: Usage,
+        /// The model that wrote it, where the service said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The `request-id` of the service.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+    },
+    /// A compaction changed nothing. The turn goes on.
+    CompactionFailed {
+        /// Which turn.
+        turn: TurnId,
+        /// Which compaction of it.
+        compaction: u32,
+        /// Why.
+        error: CompactionError,
+        /// What was consumed all the same.
+        usage: Usage,
+    },
+    /// A summary was being written when its driver ended.
+    CompactionAbandoned {
+        /// Which turn.
+        turn: TurnId,
+        /// Which compaction of it.
+        compaction: u32,
+    },
     /// A person must decide on a tool call.
     ApprovalRequested {
         /// Which call.
@@ -164,6 +213,18 @@ pub enum EventKind {
         /// What its model calls consumed.
         usage: Usage,
     },
+}
+
+impl EventKind {
+    /// What was consumed for it: by an answer, or by a summary.
+    #[must_use]
+    pub const fn consumed(&self) -> Option<&Usage> {
+        match self {
+            Self::ModelAnswered { response, .. } => Some(&response.usage),
+            Self::Compacted { usage, .. } | Self::CompactionFailed { usage, .. } => Some(usage),
+            _ => None,
+        }
+    }
 }
 
 /// A person's decision on a tool call.

@@ -36,12 +36,14 @@ mod standing;
 mod state;
 
 mod apply;
+mod compaction;
 mod machine;
 
 mod compose;
 mod ledger;
 mod model;
 mod runner;
+mod summary;
 
 mod answer;
 mod conversation;
@@ -61,6 +63,7 @@ pub use answer::{
 };
 pub use apply::apply;
 pub use command::{Command, CommandKind, InterruptCause, Rejection, StartedCall};
+pub use compaction::{CompactionError, CompactionPolicy};
 pub use compose::{Composer, Composition};
 pub use content::{Block, BlockError, BlockKind};
 pub use conversation::{Conversation, Observer, SubmitError};
@@ -86,5 +89,6 @@ pub use session_event::{
 pub use standing::{Grant, GrantScope, Standing};
 pub use state::{Approval, CallStatus, FinishedTurn, OpenCall, State, Turn};
 pub use stop::{AfterAnswer, StopReason};
+pub use summary::{Compaction, ModelSummarizer, SUMMARY_PROMPT, Summarizer, Summary};
 pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
 pub use usage::Usage;

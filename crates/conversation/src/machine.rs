@@ -9,6 +9,7 @@ use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 
 use crate::apply::{Consequence, consequence, next_turn, repeats, why_not_run};
 use crate::command::{Command, CommandKind, InterruptCause, Rejection, StartedCall};
+use crate::compaction;
 use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::limits::{Limit, Limits};
@@ -27,7 +28,7 @@ pub enum Step {
     Idle,
     /// The model must be called with [`State::messages`].
     CallModel,
-    /// The model's answer is awaited.
+    /// The model's answer is awaited, or a summary.
     AwaitModel,
     /// Tools must be run: [`State::open_calls`].
     RunTools,
@@ -43,7 +44,7 @@ pub fn next(state: &State) -> Step {
     match state.turn.as_ref().map(|turn| &turn.phase) {
         None => Step::Idle,
         Some(Phase::ModelDue) => Step::CallModel,
-        Some(Phase::Calling) => Step::AwaitModel,
+        Some(Phase::Calling | Phase::Compacting(_)) => Step::AwaitModel,
         Some(Phase::Tools(calls)) => {
             if calls.iter().any(|open| matches!(open.status, CallStatus::AwaitingApproval { .. })) {
                 Step::AwaitApproval
@@ -88,6 +89,21 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
                 EventKind::ModelCallFailed { turn, call, error },
                 EventKind::BlockReplaced { message, block, replacement },
             ]
+        }
+        CommandKind::StartCompaction { policy } => {
+            let running = running(state)?;
+            match exhausted(running, at) {
+                Some(limit) if running.phase == Phase::ModelDue => {
+                    vec![finish(running, TurnStop::Limit(limit))]
+                }
+                _ => compaction::start(state, &policy)?,
+            }
+        }
+        CommandKind::Compact { turn, compaction, summary, preserved } => {
+            compaction::finish(state, (turn, compaction), summary, preserved)?
+        }
+        CommandKind::FailCompaction { turn, compaction, error } => {
+            compaction::fail(state, (turn, compaction), error)?
         }
         CommandKind::RequestApproval { call, reason } => {
             match &open_call(state, &call)?.status {
@@ -377,6 +393,9 @@ fn recover(state: &State) -> Vec<EventKind> {
     match &turn.phase {
         Phase::ModelDue => Vec::new(),
         Phase::Calling => vec![EventKind::ModelCallAbandoned { turn: turn.id, call: turn.model_calls }],
+        Phase::Compacting(_) => {
+            vec![EventKind::CompactionAbandoned { turn: turn.id, compaction: turn.compactions }]
+        }
         Phase::Closing(stop) => vec![finish(turn, stop.clone())],
         Phase::Tools(calls) => calls
             .iter()

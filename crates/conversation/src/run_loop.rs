@@ -17,6 +17,7 @@ use crate::model::Model;
 use crate::pairing::{self, PairingError};
 use crate::runner::ToolRunner;
 use crate::schedule::CANCEL_GRACE;
+use crate::summary::Compaction;
 use crate::usage::Usage;
 
 /// How a loop is bounded and watched.
@@ -32,6 +33,8 @@ pub struct LoopOptions {
     /// The container that the service's tools ran in, where `messages` come from an earlier loop
     /// ([`crate::State::container`] of its conversation).
     pub container: Option<ContainerId>,
+    /// How the history is compacted when it has grown long; none: never.
+    pub compaction: Option<Compaction>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Who watches.
@@ -46,6 +49,7 @@ impl Default for LoopOptions {
             deadline: Deadline::NEVER,
             grace: CANCEL_GRACE,
             container: None,
+            compaction: None,
             clock: Arc::new(SystemClock),
             observer: Arc::new(()),
         }
@@ -138,6 +142,7 @@ pub async fn run_loop(
         cancel: options.cancel,
         deadline: options.deadline,
         grace: options.grace,
+        compaction: options.compaction,
         ..TurnOptions::default()
     };
     let stop = run_turn(&mut conversation, Rim { model, composer, tools }, turn).await?;

@@ -154,6 +154,40 @@ pub enum SessionEventKind {
         /// What.
         error: ModelError,
     },
+    /// The beginning of the history was replaced by a summary. What was told before stays in the record.
+    #[serde(rename = "session.compacted")]
+    SessionCompacted {
+        /// How many of the last messages stayed as they were.
+        kept_messages: usize,
+        /// What the model reads in place of the others.
+        content: Vec<Block>,
+    },
+    /// A summary of the beginning of the history is being written.
+    #[serde(rename = "span.compaction_start")]
+    CompactionStart {
+        /// The compaction's place in its turn, from 1.
+        compaction: u32,
+    },
+    /// The writing of a summary ended.
+    #[serde(rename = "span.compaction_end")]
+    CompactionEnd {
+        /// The compaction's place in its turn, from 1.
+        compaction: u32,
+        /// Whether the history stays as it is.
+        is_error: bool,
+        /// Why it does, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The model that wrote the summary.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// What it consumed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model_usage: Option<Usage>,
+        /// The service's id of the request.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+    },
     /// The model is being called.
     #[serde(rename = "span.model_request_start")]
     ModelRequestStart {
@@ -295,6 +329,10 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
             model_usage: None,
             request_id: None,
         }],
+        EventKind::CompactionStarted { .. }
+        | EventKind::Compacted { .. }
+        | EventKind::CompactionFailed { .. }
+        | EventKind::CompactionAbandoned { .. } => compaction(event),
         EventKind::ApprovalRequested { call, reason } => vec![Kind::SessionStatusIdle {
             stop_reason: SessionStopReason::RequiresAction {
                 tool_use_id: call.clone(),
@@ -330,6 +368,40 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
         | EventKind::BlockReplaced { .. }
         | EventKind::ToolStarted { .. }
         | EventKind::ToolAbandoned { .. } => Vec::new(),
+    }
+}
+
+/// The span of a compaction, and what came of it.
+fn compaction(event: &EventKind) -> Vec<SessionEventKind> {
+    use SessionEventKind as Kind;
+    let end = |compaction, reason, usage: Option<&Usage>| Kind::CompactionEnd {
+        compaction,
+        is_error: true,
+        reason,
+        model: None,
+        model_usage: usage.copied(),
+        request_id: None,
+    };
+    match event {
+        EventKind::CompactionStarted { compaction, .. } => {
+            vec![Kind::CompactionStart { compaction: *compaction }]
+        }
+        EventKind::Compacted { compaction, kept, summary, usage, model, request_id, .. } => vec![
+            Kind::CompactionEnd {
+                compaction: *compaction,
+                is_error: false,
+                reason: None,
+                model: model.clone(),
+                model_usage: Some(*usage),
+                request_id: request_id.clone(),
+            },
+            Kind::SessionCompacted { kept_messages: *kept, content: summary.clone() },
+        ],
+        EventKind::CompactionFailed { compaction, error, usage, .. } => {
+            vec![end(*compaction, Some(error.to_string()), Some(usage))]
+        }
+        EventKind::CompactionAbandoned { compaction, .. } => vec![end(*compaction, None, None)],
+        _ => Vec::new(),
     }
 }
 

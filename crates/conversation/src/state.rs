@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use conjure_base::{CallId, ContainerId, Digest, Timestamp, TurnId};
 
+use crate::compaction::{CompactionPolicy, Gauge, UnderWay, due};
 use crate::content::{Block, BlockKind};
 use crate::event::TurnStop;
 use crate::limits::Limits;
 use crate::message::{Message, Role};
-use crate::profile::Profile;
+use crate::profile::{PinnedSkill, Profile};
 use crate::queue::{QueueId, QueuedInput};
 use crate::standing::Standing;
 use crate::tool::{ToolCall, ToolResult};
@@ -40,6 +41,10 @@ pub struct State {
     /// The container of the model's service that the session uses.
     pub(crate) container: Option<ContainerId>,
     pub(crate) standing: Standing,
+    /// In which message an active skill's load was answered, by name; 0 once that is a part of a summary.
+    pub(crate) delivered: BTreeMap<String, usize>,
+    /// How long the history is.
+    pub(crate) gauge: Gauge,
 }
 
 /// What the last message is, where its role does not tell.
@@ -62,6 +67,7 @@ pub struct Turn {
     pub(crate) model_calls: u32,
     pub(crate) tool_calls: u32,
     pub(crate) pauses: u32,
+    pub(crate) compactions: u32,
     /// How long it has worked, in milliseconds, up to its last event, and when that was.
     pub(crate) worked: u64,
     pub(crate) last_at: Timestamp,
@@ -83,6 +89,8 @@ pub(crate) enum Phase {
     ModelDue,
     /// The model is being called.
     Calling,
+    /// The beginning of the history is being summarised; then the model must be called.
+    Compacting(UnderWay),
     /// The calls of the last answer, in order, until all have their result.
     Tools(Vec<OpenCall>),
     /// The last answer ends the turn; only the event that says so is missing.
@@ -195,6 +203,22 @@ impl State {
         &self.standing
     }
 
+    /// How many of the last messages would stay, were the history compacted now; none when nothing is due.
+    #[must_use]
+    pub fn compaction_due(&self, policy: &CompactionPolicy) -> Option<usize> {
+        due(self, policy)
+    }
+
+    /// The active skills whose load was answered before the last `kept` messages.
+    #[must_use]
+    pub fn standing_before(&self, kept: usize) -> Standing {
+        let replaced = self.messages.len().saturating_sub(kept);
+        let is_before =
+            |skill: &&PinnedSkill| self.delivered.get(&skill.name).is_none_or(|at| *at < replaced);
+        let active = self.standing.active_skills().iter().filter(is_before).cloned();
+        Standing::with_active(active.collect::<Vec<_>>())
+    }
+
     /// The calls of the last answer in order, while any of them lacks its result; else none.
     #[must_use]
     pub fn open_calls(&self) -> &[OpenCall] {
@@ -291,6 +315,12 @@ impl Turn {
         self.model_calls
     }
 
+    /// How often its history was about to be compacted, one under way included.
+    #[must_use]
+    pub const fn compactions(&self) -> u32 {
+        self.compactions
+    }
+
     /// How long it has worked at `now`: how long its model and its tools took. Whatever it waited for else does not count, be it
     /// a person, somebody who drives it, or a host that was down; of what was under way when a driver ended, only the part
     /// up to the last event before is known, and counts.
@@ -303,7 +333,7 @@ impl Turn {
     /// Whether a call of the model or of a tool is under way.
     pub(crate) fn is_working(&self) -> bool {
         match &self.phase {
-            Phase::Calling => true,
+            Phase::Calling | Phase::Compacting(_) => true,
             Phase::Tools(calls) => calls.iter().any(|open| matches!(open.status, CallStatus::Started { .. })),
             Phase::ModelDue | Phase::Closing(_) => false,
         }

@@ -194,6 +194,17 @@ impl Narrator {
                 let always = granted(grant.as_ref());
                 line(Style::Plain, "decided", &format!("{result} {name}{reason}{always}"));
             }
+            SessionEventKind::CompactionStart { .. } => {
+                line(Style::Dim, "summary", "of the beginning of the conversation, which has grown long");
+            }
+            SessionEventKind::CompactionEnd { reason: Some(reason), .. } => {
+                line(Style::Warning, "summary", &format!("none, the conversation goes on as it is: {reason}"))
+            }
+            SessionEventKind::SessionCompacted { kept_messages, .. } => line(
+                Style::Plain,
+                "summary",
+                &format!("in place of all but the last {kept_messages} messages"),
+            ),
             SessionEventKind::SessionSkillsChanged { active_skills, .. } => {
                 line(Style::Plain, "skills", &names(active_skills));
             }

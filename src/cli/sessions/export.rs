@@ -68,6 +68,10 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
                 let call = tool_use_id.as_str();
                 parts.push(format!("*The user's decision on {call}: {result}{reason}{always}*"));
             }
+            Kind::SessionCompacted { kept_messages, content } => parts.push(format!(
+                "*From here on the model reads a summary in place of all but the last {kept_messages} messages:*\n\n{}",
+                text_of(content)
+            )),
             Kind::SessionSkillsChanged { active_skills, .. } => {
                 parts.push(format!("*Active skills: {}*", names(active_skills)));
             }

@@ -2,10 +2,10 @@
 
 use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    Activation, ApiErrorKind, Block, BlockKind, Command, CommandKind, Decision, Event, EventKind, Grant,
-    GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill, Profile, ResultContent,
-    State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply, conversation_complete,
-    decide, extract_tool_uses, format_tool_results_message, parse_response,
+    Activation, ApiErrorKind, Block, BlockKind, Command, CommandKind, CompactionError, Decision, Event,
+    EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill, Profile,
+    ResultContent, State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply,
+    conversation_complete, decide, extract_tool_uses, format_tool_results_message, parse_response,
 };
 
 use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
@@ -280,6 +280,42 @@ fn skills_and_grants_load_and_are_still_written_so() {
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
     check_golden(include_str!("../golden/events-v1-standing.jsonl"), &expected);
+}
+
+/// What format 1 says of compactions. The same holds for this file.
+#[test]
+fn compactions_load_and_are_still_written_so() {
+    let (turn, compaction, kept) = (TurnId::FIRST, 2, 6);
+    let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
+    let error = ModelError::new(ModelErrorKind::Api(ApiErrorKind::Overloaded), "busy");
+    let kinds = vec![
+        EventKind::CompactionStarted { turn, compaction, kept, regrowth: 2500 },
+        EventKind::CompactionAbandoned { turn, compaction },
+        EventKind::Compacted {
+            turn,
+            compaction,
+            kept,
+            summary: vec![Block::text("in short"), Block::text("again")],
+            usage,
+            model: Some("m".to_owned()),
+            request_id: Some("req_1".to_owned()),
+        },
+        EventKind::CompactionFailed {
+            turn,
+            compaction,
+            error: CompactionError::NoProgress { before: 10, after: 11 },
+            usage,
+        },
+        EventKind::CompactionFailed { turn, compaction, error: CompactionError::Empty, usage },
+        EventKind::CompactionFailed {
+            turn,
+            compaction,
+            error: CompactionError::Summarizer(error),
+            usage: Usage::default(),
+        },
+    ];
+    let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
+    check_golden(include_str!("../golden/events-v1-compactions.jsonl"), &expected);
 }
 
 fn check_golden(golden: &str, expected: &[Event]) {

@@ -3,6 +3,12 @@
 #[cfg(test)]
 mod cancellation;
 #[cfg(test)]
+mod compaction;
+#[cfg(test)]
+mod compaction_cancelled;
+#[cfg(test)]
+mod compaction_cuts;
+#[cfg(test)]
 mod container;
 #[cfg(test)]
 mod driver;

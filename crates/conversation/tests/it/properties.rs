@@ -1,17 +1,24 @@
 //! The machine under arbitrary commands, sensible and not: the history stays valid, the record rebuilds the
 //! state, and each request continues the one before.
 
-use conjure_base::{Digest, Timestamp};
+use conjure_base::{Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    ApiErrorKind, Block, Command, CommandKind, Decision, Event, EventKind, Grant, GrantScope, InterruptCause,
-    Limits, Message, ModelError, ModelErrorKind, PinnedSkill, QUEUE_LIMIT, QueueId, Response, StartedCall,
-    State, Step, StopReason, ToolOutcome, ToolResult, Usage, apply, decide, next, pairing,
+    ApiErrorKind, Block, Command, CommandKind, CompactionPolicy, Decision, Event, EventKind, Grant,
+    GrantScope, InterruptCause, Limits, Message, ModelError, ModelErrorKind, PinnedSkill, QUEUE_LIMIT,
+    QueueId, Response, StartedCall, State, Step, StopReason, Summary, ToolOutcome, ToolResult, Usage, apply,
+    decide, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::support::{id, tool_use};
+
+/// As long as makes a summary worth it, or not.
+const LONG: &str = match std::str::from_utf8(&[b'x'; 500]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
 
 /// Commands that name the turn and call at hand are given them when they are used, most of the time: else
 /// nearly all would be late.
@@ -23,11 +30,13 @@ enum Op {
     Reject { message: usize, block: usize },
     StartAll { idempotent: bool },
     FinishSome { place: usize, result: ToolResult },
+    Compact { late: bool, words: &'static str, preserved: Option<String> },
+    FailCompaction { late: bool },
     Unqueue { place: usize },
 }
 
 fn blocks() -> impl Strategy<Value = Vec<Block>> {
-    let texts = ["", " \n", "hello", "[]"].map(Block::text);
+    let texts = ["", " \n", "hello", "[]", LONG].map(Block::text);
     let others = [
         Block::from_json(r#"{"type":"image","source":{"type":"url","url":"x"}}"#).unwrap(),
         Block::from_json(r#"{"z":1.00,"type":"server_tool_use","id":"s","name":"n","input":{}}"#).unwrap(),
@@ -52,9 +61,9 @@ fn response() -> impl Strategy<Value = Response> {
         StopReason::Unknown("later".to_owned()),
     ]);
     let calls = vec(select(vec!["a", "b", "c", "d"]), 0..4);
-    (blocks(), calls, stop).prop_map(|(mut content, calls, stop_reason)| {
+    (blocks(), calls, stop, 1..20u64).prop_map(|(mut content, calls, stop_reason, input_tokens)| {
         content.extend(calls.into_iter().map(|id| tool_use("bash", id)));
-        let usage = Usage { input_tokens: 7, ..Usage::default() };
+        let usage = Usage { input_tokens, ..Usage::default() };
         Response { id: None, model: None, content, stop_reason, usage, request_id: None, container: None }
     })
 }
@@ -141,12 +150,20 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(input, limits)| Op::Plain(CommandKind::Queue { input, limits })),
         3 => limits().prop_map(|limits| Op::Plain(CommandKind::StartQueued { limits })),
         1 => (0..3usize).prop_map(|place| Op::Unqueue { place }),
+        6 => (1..10u64, 0..5usize, 0..4u64).prop_map(|(threshold, keep, regrowth)| {
+            let policy = CompactionPolicy::at(threshold).keeping(keep).again_after(regrowth);
+            Op::Plain(CommandKind::StartCompaction { policy })
+        }),
+        6 => (prop::bool::weighted(0.1), select(vec!["in short", " ", LONG]), any::<bool>()).prop_map(
+            |(late, words, again)| Op::Compact { late, words, preserved: again.then(|| "again".to_owned()) }
+        ),
+        1 => any::<bool>().prop_map(|late| Op::FailCompaction { late }),
     ]
 }
 
 fn command(state: &State, op: Op) -> CommandKind {
     let current = |late: bool| {
-        let turn = state.turn().map_or(conjure_base::TurnId::FIRST, |turn| turn.id());
+        let turn = state.turn().map_or(TurnId::FIRST, |turn| turn.id());
         let call = state.turn().map_or(0, |turn| turn.model_calls());
         (turn, call + u32::from(late))
     };
@@ -165,6 +182,16 @@ fn command(state: &State, op: Op) -> CommandKind {
             let (turn, call) = current(false);
             CommandKind::RejectBlock { turn, call, error, message, block }
         }
+        Op::Compact { late, words, preserved } => {
+            let (turn, compaction) = compaction(state, late);
+            let usage = Usage { input_tokens: 1, ..Usage::default() };
+            let summary = Summary { text: words.to_owned(), usage, ..Summary::default() };
+            CommandKind::Compact { turn, compaction, summary, preserved }
+        }
+        Op::FailCompaction { late } => {
+            let (turn, compaction) = compaction(state, late);
+            CommandKind::FailCompaction { turn, compaction, error }
+        }
         Op::StartAll { idempotent } => {
             let open = state.open_calls().iter().map(|open| open.call.id.clone());
             CommandKind::StartTools { calls: open.map(|call| StartedCall { call, idempotent }).collect() }
@@ -180,6 +207,12 @@ fn command(state: &State, op: Op) -> CommandKind {
             CommandKind::FinishTool { result, outcome: ToolOutcome::Finished }
         }
     }
+}
+
+/// The turn and the compaction at hand, or one that is not.
+fn compaction(state: &State, late: bool) -> (TurnId, u32) {
+    let turn = state.turn().map_or(TurnId::FIRST, |turn| turn.id());
+    (turn, state.turn().map_or(0, |turn| turn.compactions()) + u32::from(late))
 }
 
 fn replay(events: &[Event]) -> State {
@@ -207,6 +240,7 @@ proptest! {
         let mut state = State::default();
         let mut record: Vec<Event> = Vec::new();
         let mut request: Vec<String> = Vec::new();
+        let mut messages_before: Vec<std::sync::Arc<Message>> = Vec::new();
         let mut waiting: Vec<QueueId> = Vec::new();
         let mut active: Vec<PinnedSkill> = Vec::new();
         let mut granted: Vec<Grant> = Vec::new();
@@ -242,8 +276,22 @@ proptest! {
                     _ => {}
                 }
                 apply(&mut state, &event);
-                if matches!(event.kind, EventKind::BlockReplaced { .. }) {
+                if matches!(event.kind, EventKind::BlockReplaced { .. } | EventKind::Compacted { .. }) {
                     request.clear();
+                }
+                if let EventKind::CompactionStarted { kept, .. } = &event.kind {
+                    messages_before = state.messages().to_vec();
+                    prop_assert!(*kept >= 1 && *kept + 3 <= messages_before.len());
+                }
+                if let EventKind::Compacted { kept, .. } = &event.kind {
+                    let stays = &messages_before[messages_before.len() - kept..];
+                    prop_assert_eq!(state.messages().len(), kept + 1);
+                    // What stays is what was there, but for what the user added meanwhile at its end.
+                    for (before, now) in stays.iter().zip(&state.messages()[1..]) {
+                        prop_assert_eq!(before.role, now.role);
+                        prop_assert!(now.content.starts_with(&before.content));
+                    }
+                    prop_assert_eq!(pairing::check(state.messages()), Ok(()), "{:#?}", state.messages());
                 }
                 record.push(event);
             }

@@ -1,0 +1,443 @@
+//! A8: histories that have grown long are compacted, as long as that makes progress, and requests stay valid throughout.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Digest, SystemClock};
+use conjure_conversation::{
+    Block, Compaction, CompactionError, CompactionPolicy, Composer, Composition, Event, EventKind, Limits,
+    LoopOptions, Message, ModelError, ModelErrorKind, PinnedSkill, Request, Response, Rim, SUMMARY_PROMPT,
+    Standing, State, StopReason, Summarizer, Summary, TurnOptions, TurnOutcome, TurnStop, Usage, apply,
+    pairing, run_loop, run_turn, session_events,
+};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{FakeModel, World, answer, calls, outline, start, start_within, text};
+
+const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+
+/// Bytes of what a request holds, as a service would count tokens.
+fn counted(messages: &[Arc<Message>]) -> u64 {
+    messages.iter().flat_map(|message| &message.content).map(|block| block.json().len() as u64).sum()
+}
+
+pub(crate) fn is_summary(request: &Request) -> bool {
+    request.messages.last().unwrap().text().contains(SUMMARY_PROMPT)
+}
+
+/// Calls a tool until it has been called so often in this turn, and then is done. It counts what it is sent, and writes short summaries.
+fn busy(tool_calls: u32) -> FakeModel {
+    FakeModel::answering(move |request| {
+        let input_tokens = counted(&request.messages);
+        let mut response = if is_summary(request) {
+            text("<summary>In short.</summary>")
+        } else if request.call <= tool_calls {
+            let name = format!("call-{}-{}-{}", request.turn, request.call, "x".repeat(200));
+            calls(&[("bash", &name)])
+        } else {
+            text("done")
+        };
+        response.usage = Usage { input_tokens, output_tokens: 5, cost_micros: 1, ..Usage::default() };
+        response
+    })
+}
+
+fn within(compaction: impl Into<Compaction>) -> TurnOptions<'static> {
+    TurnOptions { compaction: Some(compaction.into()), ..TurnOptions::default() }
+}
+
+/// What became of each compaction.
+fn outcomes(events: &[Event]) -> Vec<&'static str> {
+    let outcome = |event: &Event| match &event.kind {
+        EventKind::Compacted { .. } => Some("compacted"),
+        EventKind::CompactionFailed { error: CompactionError::NoProgress { .. }, .. } => Some("no progress"),
+        EventKind::CompactionFailed { error: CompactionError::Empty, .. } => Some("empty"),
+        EventKind::CompactionFailed { .. } => Some("failed"),
+        EventKind::CompactionAbandoned { .. } => Some("abandoned"),
+        _ => None,
+    };
+    events.iter().filter_map(outcome).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_turn_goes_on_with_a_summary_of_its_beginning() {
+    let world = World::new(busy(23));
+    let mut conversation = world.load().await;
+    conversation.submit(start("first")).await.unwrap();
+    let policy = CompactionPolicy::at(5_000).keeping(4);
+    assert_eq!(world.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
+    world.model.assert_requests_valid("compacted");
+    world.tools.assert_no_effect_repeated("compacted");
+
+    let events = world.ledger.0.events();
+    assert_eq!(outcomes(&events), ["compacted"; 3]);
+    // Every call was answered, the original words are in the record, and the history is short.
+    assert_eq!(world.tools.log().len(), 2 * 23);
+    assert!(conversation.state().messages().len() < 20);
+    assert_eq!(outline(conversation.state().messages()).join("").matches("first").count(), 0);
+    let session = conjure_base::SessionId::from_bits(7);
+    let lines: Vec<String> = (0..)
+        .zip(&events)
+        .flat_map(|(seq, event)| session_events(session, seq, event))
+        .map(|event| event.to_line())
+        .collect();
+    assert!(lines[0].contains("user.message") && lines[0].contains("first"));
+    let told = |what: &str| lines.iter().filter(|line| line.contains(&format!(r#""type":"{what}""#))).count();
+    assert_eq!(
+        (told("session.compacted"), told("span.compaction_start"), told("span.compaction_end")),
+        (3, 3, 3)
+    );
+    assert_eq!(told("agent.tool_result"), 23);
+
+    // What summaries use counts, and they are no model calls of the turn.
+    let requests = world.model.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 24 + 3);
+    let used: u64 = requests.iter().map(|request| counted(&request.messages)).sum();
+    let turn = conversation.state().last_turn().unwrap();
+    assert_eq!((turn.usage.input_tokens, turn.usage.cost_micros, turn.model_calls), (used, 27, 24));
+    assert_eq!(conversation.state().usage(), &turn.usage);
+    assert_eq!(world.load().await.state(), conversation.state(), "the record tells the same");
+
+    // A10: between compactions each request continues the one before; a summary is asked for at the end of what was sent.
+    let flat = |request: &Request| -> Vec<String> {
+        request
+            .messages
+            .iter()
+            .flat_map(|message| &message.content)
+            .map(|block| block.json().to_owned())
+            .collect()
+    };
+    let mut breaks = 0;
+    for pair in requests.windows(2) {
+        let (before, now) = (flat(&pair[0]), flat(&pair[1]));
+        if is_summary(&pair[1]) {
+            assert!(before.starts_with(&now[..now.len() - 1]));
+        } else if is_summary(&pair[0]) {
+            assert!(pair[1].messages[0].text().ends_with("In short."), "{}", pair[1].messages[0].text());
+            breaks += 1;
+        } else {
+            assert!(now.starts_with(&before));
+        }
+    }
+    assert_eq!(breaks, 3);
+}
+
+/// A summariser of the host's, which says this much.
+struct Says {
+    bytes: usize,
+    asked: AtomicUsize,
+}
+
+impl Says {
+    fn bytes(bytes: usize) -> Arc<Self> {
+        Arc::new(Self { bytes, asked: AtomicUsize::new(0) })
+    }
+}
+
+impl Summarizer for Says {
+    fn summarize(&self, part: Request) -> BoxFuture<'_, Result<Summary, ModelError>> {
+        assert_eq!(pairing::check(&part.messages), Ok(()));
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Summary { text: "s".repeat(self.bytes), ..Summary::default() }) }.boxed()
+    }
+}
+
+fn by(summarizer: Arc<dyn Summarizer>, policy: CompactionPolicy) -> Compaction {
+    Compaction { policy, summarizer: Some(summarizer) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_is_no_smaller_changes_nothing_and_is_not_tried_again_before_the_history_has_grown() {
+    let world = World::new(busy(23));
+    let mut conversation = world.load().await;
+    conversation.submit(start("first")).await.unwrap();
+    let says = Says::bytes(1 << 20);
+    let policy = CompactionPolicy::at(3_000).keeping(4).again_after(4_000);
+    let options = within(by(Arc::clone(&says) as _, policy));
+    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    world.model.assert_requests_valid("no progress");
+    // The history came to some 20,000: at 3,000, 7,000, 11,000, 15,000 and 19,000.
+    let last = counted(&world.model.requests.lock().unwrap().last().unwrap().messages);
+    let most = 1 + (last - 3_000) / 4_000;
+    let asked = says.asked.load(Ordering::SeqCst) as u64;
+    assert!(asked >= 3 && asked <= most, "{asked} of {most} at {last}");
+    assert_eq!(outcomes(&world.ledger.0.events()), vec!["no progress"; asked as usize]);
+    assert_eq!(outline(conversation.state().messages())[0], "user: first");
+    assert_eq!(conversation.state().messages().len(), 2 + 2 * 23);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_is_still_too_long_is_not_compacted_again_before_it_has_grown() {
+    let world = World::new(busy(23));
+    let mut conversation = world.load().await;
+    conversation.submit(start("first")).await.unwrap();
+    let says = Says::bytes(10);
+    // Every answer is over it.
+    let policy = CompactionPolicy::at(1).keeping(2).again_after(2_000);
+    let options = within(by(Arc::clone(&says) as _, policy));
+    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    world.model.assert_requests_valid("over it");
+    let events = world.ledger.0.events();
+    // Each attempt but the first is 2,000 after what was measured after the one before.
+    let mut measured: Option<u64> = None;
+    let mut floor = 0;
+    let mut is_first = false;
+    for event in &events {
+        match &event.kind {
+            EventKind::CompactionStarted { .. } => {
+                assert!(measured.unwrap() >= floor, "{measured:?} is below {floor}");
+            }
+            EventKind::Compacted { .. } => (measured, is_first) = (None, true),
+            EventKind::CompactionFailed { .. } => floor = measured.unwrap() + 2_000,
+            EventKind::ModelAnswered { response, .. } => {
+                measured = Some(response.usage.input_tokens);
+                if std::mem::take(&mut is_first) {
+                    floor = response.usage.input_tokens + 2_000;
+                }
+            }
+            _ => {}
+        }
+    }
+    let done = outcomes(&events);
+    assert!((2..10).contains(&done.len()), "{done:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summariser_that_fails_panics_or_says_nothing_does_not_end_the_turn() {
+    struct Broken(&'static str);
+    impl Summarizer for Broken {
+        fn summarize(&self, _: Request) -> BoxFuture<'_, Result<Summary, ModelError>> {
+            assert!(self.0 != "panics early", "as said");
+            async {
+                match self.0 {
+                    "fails" => Err(ModelError::new(ModelErrorKind::Connection, "gone")),
+                    "panics" => panic!("as said"),
+                    _ => Ok(Summary {
+                        usage: Usage { output_tokens: 7, ..Usage::default() },
+                        ..Summary::default()
+                    }),
+                }
+            }
+            .boxed()
+        }
+    }
+    for (how, expected) in
+        [("fails", "failed"), ("panics", "failed"), ("panics early", "failed"), ("empty", "empty")]
+    {
+        let world = World::new(busy(9));
+        let mut conversation = world.load().await;
+        conversation.submit(start("first")).await.unwrap();
+        let policy = CompactionPolicy::at(1_500).again_after(100_000);
+        let options = within(by(Arc::new(Broken(how)), policy));
+        assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED), "{how}");
+        assert_eq!(outcomes(&world.ledger.0.events()), [expected], "{how}");
+        assert_eq!(conversation.state().messages().len(), 2 + 2 * 9);
+        let paid = if how == "empty" { 7 } else { 0 };
+        assert_eq!(conversation.state().usage().output_tokens, 10 * 5 + paid);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_ends_with_the_turns_time_or_when_it_is_cancelled() {
+    struct Hangs(CancellationToken);
+    impl Summarizer for Hangs {
+        fn summarize(&self, _: Request) -> BoxFuture<'_, Result<Summary, ModelError>> {
+            self.0.cancel();
+            std::future::pending().boxed()
+        }
+    }
+    for expected in [TurnStop::Interrupted, TurnStop::Deadline] {
+        let world = World::new(busy(9));
+        let mut conversation = world.load().await;
+        conversation.submit(start("first")).await.unwrap();
+        let cancel = CancellationToken::new();
+        let is_cancelled = expected == TurnStop::Interrupted;
+        let told = if is_cancelled { cancel.clone() } else { CancellationToken::new() };
+        let deadline = SystemClock.deadline(Duration::from_secs(if is_cancelled { 3_600 } else { 60 }));
+        let compaction = by(Arc::new(Hangs(told)), CompactionPolicy::at(1_500));
+        let options = TurnOptions { cancel, deadline, ..within(compaction) };
+        let outcome = world.drive(&mut conversation, options).await;
+        assert_eq!(outcome, Ok(TurnOutcome::Finished(expected)));
+        assert_eq!(world.turn(&mut conversation, start("second")).await, ANSWERED);
+        world.model.assert_requests_valid("after a summary that hung");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_summaries_use_counts_for_the_turns_limits() {
+    let world = World::new(busy(23));
+    let mut conversation = world.load().await;
+    let limits = Limits { cost_micros: Some(12), ..Limits::default() };
+    conversation.submit(start_within("first", limits)).await.unwrap();
+    let policy = CompactionPolicy::at(1_500).keeping(2).again_after(1);
+    let outcome = world.drive(&mut conversation, within(policy)).await;
+    assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Limit(conjure_conversation::Limit::Cost))));
+    assert_eq!(world.model.request_count(), 12);
+    assert!(conversation.state().last_turn().unwrap().model_calls < 12);
+}
+
+/// Instructions of active skills stood in the results of their loads.
+struct Preserving {
+    asked: Mutex<Vec<Vec<String>>>,
+}
+
+impl Composer for Preserving {
+    fn compose(&self, _: &Standing) -> Composition {
+        Composition::default()
+    }
+
+    fn preserved(&self, standing: &Standing) -> Option<String> {
+        let names: Vec<String> = standing.active_skills().iter().map(|skill| skill.name.clone()).collect();
+        self.asked.lock().unwrap().push(names.clone());
+        Some(format!("[{}]", names.join(" ")))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_active_skills_need_is_delivered_anew_exactly_once() {
+    use conjure_conversation::{
+        Access, Authorization, CallContext, CallTraits, ToolCall, ToolResult, ToolRunner,
+    };
+
+    /// A call loads the skill of its id's first word; a third of them is loaded late.
+    struct Loading;
+    impl ToolRunner for Loading {
+        fn traits(&self, _: &ToolCall) -> CallTraits {
+            CallTraits { access: Access::Exclusive, idempotent: false }
+        }
+        fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+            async { Authorization::Allow }.boxed()
+        }
+        fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+            let mut active = context.standing.active_skills().to_vec();
+            let result = ToolResult::text_result(&call.id, "z".repeat(300));
+            let result = match call.id.as_str().split('-').nth(2) {
+                Some("1") => "early",
+                Some("2") => "gone",
+                Some("11") => "late",
+                Some("3") => {
+                    active.retain(|skill| skill.name != "gone");
+                    return async { result.activating(active) }.boxed();
+                }
+                _ => return async { result }.boxed(),
+            };
+            let name = result.to_owned();
+            active.push(PinnedSkill { digest: Digest::of(name.as_bytes()), name });
+            let result = ToolResult::text_result(&call.id, "z".repeat(300)).activating(active);
+            async { result }.boxed()
+        }
+    }
+
+    let world = World::new(busy(23));
+    let mut conversation = world.load().await;
+    conversation.submit(start("first")).await.unwrap();
+    let composer = Preserving { asked: Mutex::default() };
+    let rim = Rim { model: &world.model, composer: &composer, tools: &Loading };
+    let options = within(CompactionPolicy::at(7_000).keeping(4));
+    assert_eq!(run_turn(&mut conversation, rim, options).await, Ok(ANSWERED));
+    world.model.assert_requests_valid("skills");
+    // Those that were loaded in what is replaced, each time; not what is active by a result that stays.
+    let asked = composer.asked.lock().unwrap().clone();
+    assert!(asked.len() >= 2, "{asked:?}");
+    assert_eq!(asked[0], ["early"]);
+    assert_eq!(asked.last().unwrap(), &["early", "late"]);
+    let first = &conversation.state().messages()[0];
+    assert_eq!(first.content.len(), 2);
+    assert!(first.text().ends_with("\n[early late]"), "{}", first.text());
+    let history = outline(conversation.state().messages()).join("\n");
+    assert_eq!(history.matches("[early").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_user_adds_meanwhile_is_shown_after_it() {
+    use conjure_conversation::{PostKind, Receipt};
+    use futures_util::{StreamExt, stream};
+
+    /// Ends when something was posted, so that it is posted in the middle of it.
+    struct Slow(CancellationToken, CancellationToken);
+    impl Summarizer for Slow {
+        fn summarize(&self, _: Request) -> BoxFuture<'_, Result<Summary, ModelError>> {
+            async {
+                self.0.cancel();
+                self.1.cancelled().await;
+                Ok(Summary { text: "in short".to_owned(), ..Summary::default() })
+            }
+            .boxed()
+        }
+    }
+    let world = World::new(busy(12));
+    let mut conversation = world.load().await;
+    conversation.submit(start("first")).await.unwrap();
+    let (begun, posted) = (CancellationToken::new(), CancellationToken::new());
+    let told: Arc<Mutex<Vec<Receipt>>> = Arc::default();
+    let (wait, done, receipts) = (begun.clone(), posted.clone(), Arc::clone(&told));
+    let inbox = stream::once(async move {
+        wait.cancelled().await;
+        conjure_conversation::Post::new(PostKind::Steer, vec![Block::text("and quickly")], move |receipt| {
+            receipts.lock().unwrap().push(receipt);
+            done.cancel();
+        })
+    });
+    let compaction = by(Arc::new(Slow(begun, posted)), CompactionPolicy::at(2_500).again_after(1 << 20));
+    let options = TurnOptions { inbox: inbox.boxed(), ..within(compaction) };
+    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    assert!(matches!(told.lock().unwrap().as_slice(), [Receipt::Steered { .. }]));
+    let history = outline(conversation.state().messages()).join("\n");
+    assert_eq!(history.matches("and quickly").count(), 1, "{history}");
+    world.model.assert_requests_valid("steered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stateless_loop_compacts_too() {
+    let world = World::new(busy(12));
+    let question = vec![Message::user(vec![Block::text("first")])];
+    let options =
+        LoopOptions { compaction: Some(CompactionPolicy::at(2_500).into()), ..LoopOptions::default() };
+    let outcome =
+        run_loop(question, &world.model, &Composition::default(), &world.tools, options).await.unwrap();
+    assert_eq!(outcome.stop, ANSWERED);
+    assert!(outcome.messages[0].text().contains("In short."), "{:?}", outcome.messages[0]);
+    assert_eq!(pairing::check_history(&outcome.messages), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_services_own_word_that_it_is_too_long_ends_the_turn_as_before() {
+    let model = FakeModel::answering(|request| match request.call {
+        1..=8 => calls(&[("bash", &format!("c{}", request.call))]),
+        _ => Response {
+            usage: Usage::default(),
+            ..answer(vec![Block::text("cut")], StopReason::ContextWindowExceeded)
+        },
+    });
+    let world = World::new(model);
+    let mut conversation = world.load().await;
+    conversation.submit(start("first")).await.unwrap();
+    let options = within(by(Says::bytes(1 << 20), CompactionPolicy::at(1)));
+    let outcome = world.drive(&mut conversation, options).await;
+    assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Cut(StopReason::ContextWindowExceeded))));
+}
+
+#[test]
+fn a_reader_that_begins_in_the_middle_of_a_record_is_not_led_astray() {
+    let events = {
+        let world = World::new(busy(23));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let mut conversation = world.load().await;
+            conversation.submit(start("first")).await.unwrap();
+            world.drive(&mut conversation, within(CompactionPolicy::at(5_000))).await.unwrap();
+        });
+        world.ledger.0.events()
+    };
+    let answered = |event: &Event| matches!(event.kind, EventKind::ModelAnswered { .. });
+    let last = events.iter().rposition(answered).unwrap();
+    for from in 0..=last {
+        let mut state = State::default();
+        events[from..].iter().for_each(|event| apply(&mut state, event));
+        assert_eq!(state.last_text(), "done", "{from}");
+    }
+}

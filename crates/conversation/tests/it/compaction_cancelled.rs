@@ -1,0 +1,136 @@
+//! A1 with compactions: a turn that compacts its history is stopped at every single await, and the session goes on.
+
+use std::task::{Context, Poll};
+
+use conjure_conversation::{
+    CommandKind, CompactionPolicy, EventKind, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, Usage,
+    next,
+};
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::compaction::is_summary;
+use crate::support::{FakeModel, World, calls, start, text};
+
+const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+
+/// Two calls with long inputs in a turn, and then the end; summaries are short. Each answer is as long as makes a compaction due, and
+/// the answer after a compaction is not.
+fn model() -> FakeModel {
+    FakeModel::answering(|request| {
+        let said: String = request.messages.iter().map(|message| message.text()).collect();
+        let mut response = if is_summary(request) {
+            text("<summary>in short</summary>")
+        } else if request.call <= 2 {
+            let name = format!("{}-{}-{}", request.turn, request.call, "x".repeat(300));
+            calls(&[("bash", &name)])
+        } else {
+            text("done")
+        };
+        let is_long = request.messages.len() > 3 && !said.contains("in short");
+        response.usage = Usage { input_tokens: if is_long { 100 } else { 10 }, ..Usage::default() };
+        response
+    })
+}
+
+fn options(cancel: CancellationToken) -> TurnOptions<'static> {
+    let compaction = Some(CompactionPolicy::at(100).keeping(1).into());
+    TurnOptions { cancel, compaction, ..TurnOptions::default() }
+}
+
+/// A world that has talked for as long as makes the next turn compact.
+async fn talked() -> World {
+    let world = World::new(model());
+    let mut conversation = world.load().await;
+    world.turn(&mut conversation, start("before")).await;
+    assert!(conversation.state().turn().is_none());
+    world
+}
+
+async fn goes_on(world: &World, when: &str) {
+    let mut conversation = world.load().await;
+    conversation.submit(CommandKind::Recover).await.unwrap();
+    if next(conversation.state()) != Step::Idle {
+        let outcome = world.drive(&mut conversation, options(CancellationToken::new())).await.unwrap();
+        assert_eq!(outcome, ANSWERED, "{when}");
+    }
+    conversation.submit(start("second")).await.unwrap();
+    let outcome = world.drive(&mut conversation, options(CancellationToken::new())).await;
+    assert_eq!(outcome, Ok(ANSWERED), "{when}");
+    world.model.assert_requests_valid(when);
+    world.tools.assert_no_effect_repeated(when);
+    assert_eq!(world.load().await.state(), conversation.state(), "{when}: the ledger tells the same");
+    let events = world.ledger.0.events();
+    let count = |is: fn(&EventKind) -> bool| events.iter().filter(|event| is(&event.kind)).count();
+    let begun = count(|kind| matches!(kind, EventKind::CompactionStarted { .. }));
+    let done = count(|kind| matches!(kind, EventKind::Compacted { .. }));
+    let abandoned = count(|kind| matches!(kind, EventKind::CompactionAbandoned { .. }));
+    // One that was interrupted with its turn has no other end than that.
+    assert!(done >= 1 && begun >= done + abandoned && begun <= done + abandoned + 1, "{when}");
+    assert_eq!(
+        *conversation.state().usage(),
+        events.iter().fold(Usage::default(), |mut sum, event| {
+            event.kind.consumed().into_iter().for_each(|usage| sum.add(usage));
+            sum
+        }),
+        "{when}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_dropped_at_any_await_of_a_compaction_goes_on() {
+    let mut abandoned = 0;
+    for polls in 0.. {
+        let world = talked().await;
+        let mut conversation = world.load().await;
+        conversation.submit(start("first")).await.unwrap();
+        let mut turn = Box::pin(world.drive(&mut conversation, options(CancellationToken::new())));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let completed = (0..polls).any(|_| match turn.poll_unpin(&mut cx) {
+            Poll::Ready(outcome) => {
+                assert_eq!(outcome, Ok(ANSWERED));
+                true
+            }
+            Poll::Pending => false,
+        });
+        drop(turn);
+        goes_on(&world, &format!("dropped after {polls} polls")).await;
+        let is_abandoned =
+            |event: &conjure_conversation::Event| matches!(event.kind, EventKind::CompactionAbandoned { .. });
+        abandoned += world.ledger.0.events().iter().filter(|event| is_abandoned(event)).count();
+        if completed {
+            assert!(polls > 20, "only {polls} places to stop at; the test lost its grip");
+            break;
+        }
+    }
+    assert!(abandoned >= 3, "only {abandoned} were stopped in the middle");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_cancelled_at_any_await_of_a_compaction_goes_on() {
+    for polls in 0.. {
+        let world = talked().await;
+        let mut conversation = world.load().await;
+        conversation.submit(start("first")).await.unwrap();
+        let cancel = CancellationToken::new();
+        let mut turn = Box::pin(world.drive(&mut conversation, options(cancel.clone())));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let early = (0..polls).find_map(|_| match turn.poll_unpin(&mut cx) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        });
+        let completed = early.is_some();
+        cancel.cancel();
+        let outcome = match early {
+            Some(outcome) => outcome.unwrap(),
+            None => turn.as_mut().await.unwrap(),
+        };
+        drop(turn);
+        let interrupted = TurnOutcome::Finished(TurnStop::Interrupted);
+        assert!(outcome == interrupted || outcome == ANSWERED, "{polls}: {outcome:?}");
+        goes_on(&world, &format!("cancelled after {polls} polls")).await;
+        if completed {
+            break;
+        }
+    }
+}
