@@ -15,6 +15,7 @@ mod metadata;
 mod name;
 mod near;
 mod package;
+mod preflight;
 mod properties;
 mod reload;
 mod resources;
@@ -38,7 +39,7 @@ pub use frontmatter::{
 pub use manifest::{
     Base, CommandNeed, EnvVariable, Execution, FileNeed, Input, MAX_MANIFEST_BYTES, Manifest, ManifestError,
     ManifestVersion, Need, OutputArtifact, OutputFile, OutputPattern, OutputPatternError, ParsedManifest,
-    PathProblem, SIDECAR_FILE,
+    PathProblem, SIDECAR_FILE, input_variable,
 };
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
@@ -46,6 +47,10 @@ pub use near::nearest;
 pub use package::{
     Extracted, Package, PackageFile, PackageLimits, PackageProblem, PackageProblemKind, Packed,
     extract_skill_file, load_skill_file, pack, pack_file,
+};
+pub use preflight::{
+    AskVersion, CommandFound, InputProblem, Inputs, Network, Outcome, Preflight, PreflightFinding,
+    PreflightReport, PreflightRule, Probe, ProbeError, ProbeFuture, RuleReport,
 };
 pub use properties::Properties;
 pub use reload::{Reload, Reloader};

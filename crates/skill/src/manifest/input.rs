@@ -23,7 +23,8 @@ pub struct Input {
 
 /// The environment variable by which scripts know an input: `CONJURE_INPUT_` and its name in capitals, with `_` for
 /// whatever is neither a letter nor a digit of ASCII.
-pub(super) fn variable(name: &str) -> String {
+#[must_use]
+pub fn input_variable(name: &str) -> String {
     let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("CONJURE_INPUT_{}", name.chars().map(capital).collect::<String>())
 }

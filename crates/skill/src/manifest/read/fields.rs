@@ -10,7 +10,7 @@ use super::{Declared, FIELDS, Origin, VERSION};
 use crate::diagnostic::{RuleId, Severity};
 use crate::manifest::Manifest;
 use crate::manifest::execution::Execution;
-use crate::manifest::input::{self, EnvVariable, Input, Need};
+use crate::manifest::input::{EnvVariable, Input, Need, input_variable};
 use crate::manifest::output::{OutputArtifact, OutputFile, OutputPattern, OutputPatternError};
 use crate::manifest::path::{self, Base};
 use crate::manifest::precondition::{CommandNeed, FileNeed};
@@ -117,7 +117,7 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
                 return None;
             }
             // What scripts know it by must be one input's alone.
-            if !names.insert(input::variable(name)) {
+            if !names.insert(input_variable(name)) {
                 let message =
                     format!("another input is called `{name}` too, or goes to scripts by the same variable");
                 reader.within_key("name", |reader| reader.error(RuleId::ManifestName, message));

@@ -1,0 +1,290 @@
+//! Each rule with what passes and what fails, over a machine that is described by a table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+use crate::manifest::Base;
+use crate::{Mode, SIDECAR_FILE, Severity, Skill};
+
+/// A machine: its commands with what they say, its files and its variables.
+#[derive(Debug, Clone)]
+struct Machine {
+    commands: BTreeMap<&'static str, &'static str>,
+    files: BTreeSet<(Base, &'static str)>,
+    variables: BTreeSet<&'static str>,
+    network: Network,
+    broken: bool,
+}
+
+impl Machine {
+    fn whole() -> Self {
+        Self {
+            commands: [("git", "git version 2.47.3"), ("date", ""), ("odd", "no version at all")].into(),
+            files: [(Base::SkillRoot, "scripts/run.sh"), (Base::RepoRoot, "Cargo.toml")].into(),
+            variables: ["TOKEN"].into(),
+            network: Network::Reachable,
+            broken: false,
+        }
+    }
+
+    fn answer<'a, T: Send + 'a>(&self, answer: T) -> ProbeFuture<'a, T> {
+        let answer = if self.broken {
+            Err(ProbeError { message: "the sandbox is gone".to_owned() })
+        } else {
+            Ok(answer)
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Probe for Machine {
+    fn command<'a>(&'a self, name: &'a str, ask: AskVersion) -> ProbeFuture<'a, CommandFound> {
+        self.answer(match (self.commands.get(name), ask) {
+            (None, _) => CommandFound::Absent,
+            (Some(said), AskVersion::Yes) => CommandFound::Present { said: (*said).to_owned() },
+            (Some(_), AskVersion::No) => CommandFound::Present { said: String::new() },
+        })
+    }
+
+    fn file<'a>(&'a self, base: Base, path: &'a str) -> ProbeFuture<'a, bool> {
+        self.answer(self.files.contains(&(base, path)))
+    }
+
+    fn variable<'a>(&'a self, name: &'a str) -> ProbeFuture<'a, bool> {
+        self.answer(self.variables.contains(name))
+    }
+
+    fn network(&self) -> Network {
+        self.network
+    }
+}
+
+const MANIFEST: &str = r#"
+manifest_version: "1.0"
+inputs:
+  required:
+    - name: day
+      description: The day
+      schema: {type: string, pattern: '^\d{4}$'}
+    - name: key
+      sensitive: true
+      schema: {type: string, enum: [right]}
+  optional:
+    - name: count
+      schema: {type: integer, minimum: 1, default: 3}
+    - name: note
+env:
+  required: [{name: TOKEN, sensitive: true, description: Of the service}]
+  optional: [{name: PROJECT}]
+preconditions:
+  commands: [{cmd: git, min_version: "2.40", max_version: "3"}, {cmd: date}]
+  files: [{path: scripts/run.sh}, {path: Cargo.toml, base: repo_root}]
+execution: {network: true}
+"#;
+
+fn skill(manifest: Option<&str>) -> (tempfile::TempDir, Skill) {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("a");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("SKILL.md"), "---\nname: a\ndescription: d\n---\n").unwrap();
+    if let Some(manifest) = manifest {
+        fs::write(folder.join(SIDECAR_FILE), manifest).unwrap();
+    }
+    let skill = Skill::load(&folder, Mode::Strict).unwrap();
+    (temp, skill)
+}
+
+fn inputs(values: serde_json::Value) -> Inputs {
+    serde_json::from_value(values).unwrap()
+}
+
+fn good() -> Inputs {
+    inputs(json!({"day": "2025", "key": "right", "count": 1, "note": null}))
+}
+
+/// Runs a future that waits for nothing.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("the machine of these tests answers at once"),
+    }
+}
+
+fn report(manifest: &str, inputs: &Inputs, machine: &Machine) -> PreflightReport {
+    let (_temp, skill) = skill(Some(manifest));
+    now(Preflight::new(&skill, inputs).run(machine))
+}
+
+/// The rules that did not pass, with their findings.
+fn told(report: &PreflightReport) -> Vec<(PreflightRule, Vec<String>)> {
+    let rules =
+        report.rules().iter().filter(|rule| matches!(rule.outcome, Outcome::Failed | Outcome::Warned));
+    let findings = |rule: &RuleReport| {
+        let findings = rule.findings.iter().filter(|finding| finding.severity != Severity::Info);
+        findings.map(ToString::to_string).collect()
+    };
+    rules.map(|rule| (rule.rule, findings(rule))).collect()
+}
+
+#[track_caller]
+fn check(inputs: &Inputs, machine: &Machine, rule: PreflightRule, expected: &[&str]) {
+    let report = report(MANIFEST, inputs, machine);
+    let expected = vec![(rule, expected.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())];
+    assert_eq!(told(&report), expected);
+    let failed = report.rules().iter().any(|rule| rule.outcome == Outcome::Failed);
+    assert_eq!(report.is_ready(), !failed);
+}
+
+#[test]
+fn with_everything_there_all_rules_pass_in_order() {
+    let report = report(MANIFEST, &good(), &Machine::whole());
+    assert_eq!(told(&report), []);
+    assert!(report.is_ready());
+    let rules: Vec<_> = report.rules().iter().map(|rule| rule.rule).collect();
+    assert_eq!(rules, PreflightRule::ALL);
+    let redacted: Vec<_> = report.rules()[7].findings.iter().map(|finding| &*finding.subject).collect();
+    assert_eq!(redacted, ["key", "TOKEN"]);
+}
+
+#[test]
+fn a_skill_that_is_not_there_or_not_readable_fails_the_first_rule() {
+    let temp = tempfile::tempdir().unwrap();
+    let error = Skill::load(temp.path().join("absent"), Mode::Lenient).unwrap_err();
+    let report = PreflightReport::refused("absent", error);
+    assert!(!report.is_ready());
+    assert_eq!(report.rules()[0].outcome, Outcome::Failed);
+    assert!(report.rules()[1..].iter().all(|rule| rule.outcome == Outcome::Skipped));
+}
+
+#[test]
+fn an_unsupported_manifest_fails_the_second_rule_and_a_newer_one_warns() {
+    let (temp, _) = skill(None);
+    let folder = temp.path().join("a");
+    fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"2.0\"\n").unwrap();
+    let report = PreflightReport::refused("a", Skill::load(&folder, Mode::Lenient).unwrap_err());
+    let outcomes: Vec<_> = report.rules().iter().map(|rule| rule.outcome).collect();
+    assert_eq!(outcomes[..3], [Outcome::Passed, Outcome::Failed, Outcome::Skipped]);
+    assert!(report.rules()[1].findings[0].message.contains("manifest_version 2.0 is not supported"));
+    fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"1.9\"\n").unwrap();
+    let newer = Skill::load(&folder, Mode::Lenient).unwrap();
+    let report = now(Preflight::new(&newer, &Inputs::new()).run(&Machine::whole()));
+    assert_eq!(report.rules()[1].outcome, Outcome::Warned);
+    assert!(report.is_ready());
+}
+
+#[test]
+fn a_required_input_without_a_value_fails_the_third_rule() {
+    let given = inputs(json!({"count": 1, "note": "", "key": "right", "dya": "x"}));
+    check(
+        &given,
+        &Machine::whole(),
+        PreflightRule::RequiredInputs,
+        &[
+            "error: the input `day` is required and was not given: The day",
+            "error: the skill has no input `dya`; it has `day`, `key`, `count`, `note`",
+        ],
+    );
+}
+
+#[test]
+fn a_value_that_is_not_as_its_schema_says_fails_the_fourth_rule() {
+    let given = inputs(json!({"day": "20255", "key": "hunter2", "count": 0, "note": 1}));
+    let expected = [
+        "error: the input `day` is not as the skill asks: expected a text that matches `^\\d{4}$`, found \"20255\"",
+        "error: the input `key` is not as the skill asks: expected one of \"right\", found a string",
+        "error: the input `count` is not as the skill asks: expected a number of at least 1, found 0",
+    ];
+    check(&given, &Machine::whole(), PreflightRule::InputSchemas, &expected);
+    let whole = serde_json::to_string(&report(MANIFEST, &given, &Machine::whole())).unwrap();
+    assert!(!whole.contains("hunter2"), "{whole}");
+}
+
+#[test]
+fn commands_files_and_the_network_are_the_fifth_rule() {
+    let mut bare = Machine::whole();
+    bare.commands = [("git", "git version 2.39.5 (Apple Git-154)")].into();
+    bare.files.clear();
+    bare.network = Network::None;
+    check(
+        &good(),
+        &bare,
+        PreflightRule::Preconditions,
+        &[
+            "error: the command `git` is of version 2.39.5, and 2.40 or later is needed: update it",
+            "error: the command `date` is not in the path: install it",
+            "error: there is no `scripts/run.sh` beneath skill_root",
+            "error: there is no `Cargo.toml` beneath repo_root",
+            "warning: the skill says that it needs the network, and has none here",
+        ],
+    );
+    let mut odd = Machine::whole();
+    odd.commands.insert("git", "git, the stupid content tracker\u{1b}[0m");
+    let expected = "error: which version the command `git` has cannot be told; it says: git, the stupid content \
+                    tracker [0m";
+    check(&good(), &odd, PreflightRule::Preconditions, &[expected]);
+    odd.commands.insert("git", "git version 3.0.1");
+    let expected = "error: the command `git` is of version 3.0.1, and 3 or earlier is needed";
+    check(&good(), &odd, PreflightRule::Preconditions, &[expected]);
+}
+
+#[test]
+fn a_required_variable_that_is_not_set_fails_the_sixth_rule() {
+    let mut machine = Machine::whole();
+    machine.variables.clear();
+    let expected = "error: the variable `TOKEN` is required and not set: Of the service";
+    check(&good(), &machine, PreflightRule::Environment, &[expected]);
+}
+
+#[test]
+fn an_optional_input_without_a_value_is_a_warning() {
+    let given = inputs(json!({"day": "2025", "key": "right"}));
+    check(
+        &given,
+        &Machine::whole(),
+        PreflightRule::OptionalInputs,
+        &[
+            "warning: the input `count` was not given; its default is used: 3",
+            "warning: the input `note` was not given; the skill does without it",
+        ],
+    );
+    let report = report(MANIFEST, &given, &Machine::whole());
+    assert!(report.is_ready());
+    assert_eq!(report.inputs()["count"], json!(3));
+}
+
+#[test]
+fn everything_that_is_missing_is_told_at_once() {
+    let mut nothing = Machine::whole();
+    nothing.commands.clear();
+    nothing.files.clear();
+    nothing.variables.clear();
+    let report = report(MANIFEST, &inputs(json!({"count": "x"})), &nothing);
+    let failed: Vec<_> = report.rules().iter().filter(|rule| rule.outcome == Outcome::Failed).collect();
+    assert_eq!(failed.len(), 4);
+    assert_eq!(failed.iter().map(|rule| rule.findings.len()).sum::<usize>(), 2 + 1 + 4 + 1);
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_taken_for_there() {
+    let mut broken = Machine::whole();
+    broken.broken = true;
+    let report = report(MANIFEST, &good(), &broken);
+    assert!(!report.is_ready());
+    assert!(report.rules()[4].findings.iter().all(|finding| finding.message.contains("the sandbox is gone")));
+}
+
+#[test]
+fn a_skill_without_a_manifest_is_not_looked_at_further() {
+    let (_temp, skill) = skill(None);
+    let none = Inputs::new();
+    let report = now(Preflight::new(&skill, &none).run(&Machine::whole()));
+    assert!(report.is_ready());
+    assert!(report.rules()[1..].iter().all(|rule| rule.outcome == Outcome::Skipped));
+    let given = good();
+    assert!(!now(Preflight::new(&skill, &given).run(&Machine::whole())).is_ready());
+}
