@@ -56,10 +56,16 @@ pub use conjure_base::{
 
 // Skills.
 pub use conjure_skill::{
-    Bounds, Catalog, Diagnostic, Discovery, Extracted, Frontmatter, Metadata, Missing, Mode, Package,
-    PackageFile, PackageLimits, PackageProblem, PackageProblemKind, Packed, Properties, Reload, Reloader,
-    Resource, ResourceStart, Resources, RuleId, Scope, ScopeKind, Severity, Skill, SkillDigests, SkillError,
-    SkillErrorKind, SkillName, Trust, discover, extract_skill_file, pack, pack_file, validate,
+    AllowRule, AllowRuleError, AllowedTools, AskVersion, Base, Bounds, Catalog, CommandFound, CommandNeed,
+    Diagnostic, Disclosure, Discovery, EnvVariable, Execution, Extracted, FileNeed, Frontmatter,
+    Input as SkillInput, InputProblem, Inputs as SkillInputs, Manifest, ManifestError, ManifestVersion,
+    Metadata, Mismatch, Missing, Mode, Need, Network, Outcome as RuleOutcome, OutputArtifact, OutputFile,
+    OutputPattern, OutputPatternError, Package, PackageFile, PackageLimits, PackageProblem,
+    PackageProblemKind, Packed, ParsedManifest, PathProblem, Preflight, PreflightFinding, PreflightReport,
+    PreflightRule, Probe, ProbeError, ProbeFuture, Properties, Reload, Reloader, Resource, ResourceStart,
+    Resources, RuleId, RuleReport, SIDECAR_FILE, Schema, Scope, ScopeKind, Severity, Skill, SkillDigests,
+    SkillError, SkillErrorKind, SkillName, Trust, ValueType, Version, discover, extract_skill_file,
+    input_variable, pack, pack_file, validate,
 };
 
 // What the model is told.
@@ -112,8 +118,8 @@ pub use conjure_actors::metrics;
 
 // Tools of the host, and who allows calls.
 pub use conjure_toolbox::{
-    AllowAll, Approver, Caller, DenyAll, Interpreters, MOST_ACTIVE, OutputLimits, SkillTools, Tool,
-    ToolContext, ToolOutcome, ToolStatus, Toolbox, ToolboxBuilder, approver_fn, tool_fn,
+    AllowAll, Approver, Caller, DenyAll, Interpreters, MOST_ACTIVE, OutputLimits, SandboxProbe, SkillTools,
+    Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox, ToolboxBuilder, approver_fn, tool_fn,
 };
 
 // Sandboxes.

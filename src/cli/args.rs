@@ -172,6 +172,8 @@ pub(crate) enum SkillsCommand {
     },
     /// Check skills against the format. Exit code 1: at least one is not valid.
     Validate(ValidateArgs),
+    /// Say whether a skill could run here, with everything that is missing. Exit code 1: something is.
+    Check(CheckArgs),
     /// Print a skill's properties as JSON, as the format's reference validator does.
     Properties {
         /// A skill's folder, its SKILL.md, or a .skill package.
@@ -218,6 +220,49 @@ pub(crate) struct ValidateArgs {
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// A skill's folder, its SKILL.md, or a .skill package.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// A value for an input of the skill's manifest; JSON where the input is not text. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = given)]
+    pub(crate) input: Vec<Given>,
+    /// Where it would run: `jail`, `docker` or `local`, which is this machine itself; by default as configured.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) sandbox: Option<String>,
+    /// Where it would work, instead of a new temporary folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// A variable that it would see; `NAME` alone passes on the one of this process. May be repeated.
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
+    pub(crate) env: Vec<Variable>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+/// A value of `--input`, as it was written.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// The name only: the value may be a secret.
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+pub(crate) fn given(text: &str) -> Result<Given, String> {
+    match text.split_once('=') {
+        Some((name, text)) if !name.is_empty() => Ok(Given { name: name.to_owned(), text: text.to_owned() }),
+        _ => Err("an input is NAME=VALUE".to_owned()),
+    }
 }
 
 #[cfg(feature = "docker")]

@@ -81,7 +81,7 @@ fn start(args: Args, environment: &Environment, terminal: &Arc<Terminal>) -> Res
                 sessions::sessions(args.command, config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::never_stuck(sessions))
         }
-        Subcommand::Skills(args) => skills::skills(&args.command, &config?, terminal),
+        Subcommand::Skills(args) => in_runtime(skills::skills(args.command, config?, Arc::clone(terminal))),
         // It reports a broken configuration like everything else that is broken.
         Subcommand::Doctor(args) => in_runtime(doctor::doctor(&args, config, environment, terminal)),
     }

@@ -9,6 +9,7 @@ mod approver;
 mod builtin;
 mod input;
 mod limits;
+mod probe;
 mod skills;
 mod text;
 mod tool;
@@ -19,6 +20,7 @@ pub mod fake;
 
 pub use approver::{AllowAll, Approver, DenyAll, approver_fn};
 pub use limits::OutputLimits;
+pub use probe::SandboxProbe;
 pub use skills::{Interpreters, MOST_ACTIVE, SkillTools};
 pub use tool::{Caller, Tool, ToolContext, ToolOutcome, ToolStatus, tool_fn};
 pub use toolbox::{Toolbox, ToolboxBuilder, ToolboxError, environment_secrets};

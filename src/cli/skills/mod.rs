@@ -1,5 +1,6 @@
 //! `conjure skills …`: list, check, show and pack skills. Runs nothing of a skill.
 
+mod check;
 mod inspect;
 mod list;
 mod pack;
@@ -20,13 +21,19 @@ use crate::cli::failure::Failure;
 use crate::cli::terminal::{Terminal, printable};
 
 /// Does what the subcommand says.
-pub(crate) fn skills(command: &SkillsCommand, config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
-    match command {
+pub(crate) async fn skills(
+    command: SkillsCommand,
+    config: Config,
+    terminal: Arc<Terminal>,
+) -> Result<Exit, Failure> {
+    let (config, terminal) = (&config, &*terminal);
+    match &command {
         SkillsCommand::List { skills, format } => {
             let skill_paths = (!skills.is_empty()).then(|| skills.clone());
             list::list(&config.with(Settings { skill_paths, ..Settings::default() })?, *format, terminal)
         }
         SkillsCommand::Validate(args) => validate::validate(args, terminal),
+        SkillsCommand::Check(args) => check::check(args, config, terminal).await,
         SkillsCommand::Properties { path } => {
             terminal.output(&read(path, Mode::Strict)?.properties().to_json());
             Ok(Exit::Done)
@@ -91,19 +98,25 @@ fn place(skill: &Skill) -> PathBuf {
 
 /// The skill at `path`. Exit code 1 when what is there is not a valid one, 2 when nothing is there.
 fn read(path: &Path, mode: Mode) -> Result<Skill, Failure> {
-    let loaded = if is_package(path) {
+    load(path, mode).map_err(refused)
+}
+
+/// The same, with what is wrong as the library says it.
+fn load(path: &Path, mode: Mode) -> Result<Skill, SkillError> {
+    if is_package(path) {
         extract_skill_file(path).and_then(|folder| folder.load(mode))
     } else {
         Skill::load(path, mode)
-    };
-    loaded.map_err(refused)
+    }
 }
 
 /// Why a skill cannot be used, with all that is wrong with its frontmatter. What is there and cannot be used (a pipe, a
 /// link that leads out, a file that is too large or may not be read) is not a valid skill.
 fn refused(error: SkillError) -> Failure {
     match error {
-        SkillError::InvalidFrontmatter { diagnostics, .. } => {
+        SkillError::InvalidFrontmatter { diagnostics, .. }
+        | SkillError::InvalidManifest { diagnostics, .. }
+        | SkillError::UnsupportedManifest { diagnostics, .. } => {
             let lines: Vec<String> = diagnostics.iter().map(told).collect();
             Failure::new(Exit::Failed, format!("not a valid skill:\n  {}", lines.join("\n  ")))
         }

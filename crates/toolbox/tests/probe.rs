@@ -1,0 +1,139 @@
+//! What a skill needs, asked of a real sandbox: real commands, files and variables.
+
+#![expect(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, SystemClock};
+use conjure_sandbox::{ExecutionContext, Local, NetworkPolicy, Sandbox, SharedFolder};
+use conjure_skill::{AskVersion, Base, CommandFound, Inputs, Mode, Network, Preflight, Probe, Skill};
+use conjure_toolbox::SandboxProbe;
+
+/// A sandbox for a workspace within a repository, and a skill; commands of the test's own are in its path.
+struct Bed {
+    folder: tempfile::TempDir,
+    sandbox: Sandbox,
+    skill: Skill,
+}
+
+impl Bed {
+    async fn new(manifest: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for path in ["skills/greet/scripts", "repository/.git", "repository/inner/work", "bin"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        fs::write(at("repository/at-root"), "").unwrap();
+        fs::write(at("repository/inner/work/in work"), "").unwrap();
+        fs::write(at("skills/greet/SKILL.md"), "---\nname: greet\ndescription: d\n---\n").unwrap();
+        fs::write(at("skills/greet/scripts/run.sh"), "").unwrap();
+        fs::write(at("skills/greet/skill.manifest.yaml"), manifest).unwrap();
+        command(&at("bin/modern"), r#"[ "$1" = --version ] && echo "modern 2.10.0" && exit; exit 1"#);
+        command(&at("bin/tmux"), r#"[ "$1" = -V ] && echo "tmux 3.3a" && exit; exit 1"#);
+        command(&at("bin/terse"), r#"[ "$1" = -V ] && echo "terse 1.1" >&2 && exit; echo usage; exit 1"#);
+        command(&at("bin/mute"), "exit 1");
+        let mut context = ExecutionContext::new(at("repository/inner/work").canonicalize().unwrap());
+        let skills = at("skills/greet").canonicalize().unwrap();
+        context.read_only.push(SharedFolder::new(&skills, "/mnt/skills/greet"));
+        context.environment.insert("SET".to_owned(), String::new());
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", at("bin").display());
+        let local = Local::without_isolation([("PATH".into(), path.into())]);
+        let deadline = SystemClock.deadline(Duration::from_secs(60));
+        let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), deadline).await.unwrap();
+        let skill = Skill::load(skills, Mode::Lenient).unwrap();
+        Self { folder, sandbox, skill }
+    }
+
+    fn probe(&self) -> SandboxProbe<'_> {
+        SandboxProbe::new(&self.sandbox, Arc::new(SystemClock), &self.skill)
+    }
+}
+
+fn command(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+async fn commands_are_found_and_asked_in_their_own_way() {
+    let bed = Bed::new("manifest_version: \"1.0\"\n").await;
+    let probe = bed.probe();
+    for (name, said) in
+        [("modern", "modern 2.10.0\n"), ("tmux", "tmux 3.3a\n"), ("terse", "terse 1.1\n"), ("mute", "")]
+    {
+        let found = probe.command(name, AskVersion::Yes).await.unwrap();
+        assert_eq!(found, CommandFound::Present { said: said.to_owned() }, "{name}");
+    }
+    let unasked = CommandFound::Present { said: String::new() };
+    assert_eq!(probe.command("modern", AskVersion::No).await.unwrap(), unasked);
+    for name in ["conjure-absent", "$(touch x)", "a b", "'"] {
+        assert_eq!(probe.command(name, AskVersion::Yes).await.unwrap(), CommandFound::Absent, "{name}");
+    }
+    assert!(!bed.folder.path().join("repository/inner/work/x").exists());
+}
+
+#[tokio::test]
+async fn files_are_looked_for_beneath_their_base() {
+    let bed = Bed::new("manifest_version: \"1.0\"\n").await;
+    let probe = bed.probe();
+    for (base, path, there) in [
+        (Base::SkillRoot, "scripts/run.sh", true),
+        (Base::SkillRoot, "scripts", true),
+        (Base::SkillRoot, "at-root", false),
+        (Base::RepoRoot, "at-root", true),
+        (Base::RepoRoot, "inner/work/in work", true),
+        (Base::RepoRoot, "in work", false),
+        (Base::Cwd, "in work", true),
+        (Base::Cwd, "at-root", false),
+        (Base::Cwd, "-n", false),
+    ] {
+        assert_eq!(probe.file(base, path).await.unwrap(), there, "{base} {path}");
+    }
+    fs::remove_dir(bed.folder.path().join("repository/.git")).unwrap();
+    assert!(probe.file(Base::RepoRoot, "in work").await.unwrap(), "without a repository it is the workspace");
+}
+
+#[tokio::test]
+async fn variables_are_those_that_commands_see() {
+    let bed = Bed::new("manifest_version: \"1.0\"\n").await;
+    let probe = bed.probe();
+    assert!(probe.variable("SET").await.unwrap());
+    assert!(!probe.variable("UNSET").await.unwrap());
+    for name in ["", "A-B", "1A", "A}; touch x; {"] {
+        assert!(probe.variable(name).await.is_err(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_of_a_sandbox_tells_all_that_is_missing() {
+    let manifest = r#"
+manifest_version: "1.0"
+env: {required: [{name: SET}, {name: UNSET}]}
+preconditions:
+  commands: [{cmd: modern, min_version: "2.9"}, {cmd: terse, min_version: "1.2"}, {cmd: conjure-absent}]
+  files: [{path: scripts/run.sh}, {path: absent, base: repo_root}]
+execution: {network: true}
+"#;
+    let bed = Bed::new(manifest).await;
+    let none = Inputs::new();
+    let probe = bed.probe().under(&NetworkPolicy::None);
+    assert_eq!(probe.network(), Network::None);
+    let report = Preflight::new(&bed.skill, &none).run(&probe).await;
+    let told: Vec<_> =
+        report.rules().iter().flat_map(|rule| &rule.findings).map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "error: the command `terse` is of version 1.1, and 1.2 or later is needed: update it",
+            "error: the command `conjure-absent` is not in the path: install it",
+            "error: there is no `absent` beneath repo_root",
+            "warning: the skill says that it needs the network, and has none here",
+            "error: the variable `UNSET` is required and not set",
+        ]
+    );
+    assert!(!report.is_ready());
+}
