@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Reading is free; whatever runs or writes is asked for.
     let approver = approver_fn(|call: ToolCall| async move {
         match call.name.as_str() {
-            "view" => Authorization::Allow,
+            "view" | "skills_load" | "skills_read" => Authorization::Allow,
             name => Authorization::Ask { reason: format!("the model wants to use `{name}`") },
         }
     });

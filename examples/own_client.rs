@@ -6,8 +6,8 @@
 //! ```
 
 use conjure::{
-    Block, BlockKind, Config, ContextOptions, Environment, Error, ExecutorKind, Message, Processed, Response,
-    Settings, Workbench, build_system_prompt, build_tools_param, format_tool_results_message, load,
+    Block, BlockKind, Composer as _, Config, ContextOptions, Environment, Error, ExecutorKind, Message,
+    Processed, Response, Settings, Workbench, build_tools_param, format_tool_results_message, load,
     parse_response, process_response,
 };
 
@@ -17,7 +17,7 @@ fn call_the_service(
     tools: &serde_json::Value,
     messages: &[Message],
 ) -> Result<Response, Error> {
-    assert!(system.contains("sales-report") && tools.as_array().is_some_and(|tools| tools.len() == 4));
+    assert!(system.contains("sales-report") && tools.as_array().is_some_and(|tools| tools.len() == 8));
     let body = match messages {
         [_question] => r#"{"stop_reason": "tool_use", "content": [
                 {"type": "text", "text": "I count the lines."},
@@ -47,11 +47,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         context.workspace().add_file("fixtures/data/sales.csv".as_ref())?;
     }
 
-    let options = workbench.prompt_options();
-    let system = build_system_prompt("You are a helpful assistant.", workbench.skills(), &options);
-    let tools = build_tools_param(&workbench.definitions());
+    let composer = workbench.composer("You are a helpful assistant.");
     let mut messages = vec![Message::user(vec![Block::text("How many lines has sales.csv?")])];
     let answer = loop {
+        // Anew each time: the instructions of the skills that are loaded by now are among it.
+        let told = composer.compose(&workbench.standing());
+        let (system, tools) = (told.instructions.join("\n\n"), build_tools_param(&told.tools));
         let response = call_the_service(&system, &tools, &messages)?;
         let processed = process_response(&response, &workbench).await;
         messages.push(Message::assistant(response.content));

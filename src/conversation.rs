@@ -35,7 +35,7 @@ pub async fn execute(call: &ToolCall, workbench: &Workbench) -> ToolResult {
 /// Runs the calls of one answer: in parallel where they do not disturb each other, results in call order
 /// (specification 5.10). Each call has its own timeout.
 pub async fn execute_tool_calls(calls: &[ToolCall], workbench: &Workbench) -> Vec<ToolResult> {
-    conjure_conversation::execute_tool_calls(workbench.toolbox(), calls, Workbench::unbounded()).await
+    workbench.execute_all(calls).await
 }
 
 /// Does what an answer asks for (specification 5.10): runs its tools, or says that the conversation is over.

@@ -30,7 +30,7 @@ mod workspace;
 // Of this crate.
 pub use config::{
     ApiProfile, CompactionSettings, Config, ConfigError, Environment, ExecutorKind, PoolSettings, Settings,
-    VARIABLES, Variable, parse_network, parse_size,
+    SkillSettings, VARIABLES, Variable, parse_activation, parse_network, parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
@@ -118,8 +118,9 @@ pub use conjure_actors::metrics;
 
 // Tools of the host, and who allows calls.
 pub use conjure_toolbox::{
-    AllowAll, Approver, Caller, DenyAll, Interpreters, MOST_ACTIVE, OutputLimits, SandboxProbe, SkillTools,
-    Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox, ToolboxBuilder, approver_fn, tool_fn,
+    AllowAll, AllowedToolsPolicy, Approver, Caller, DenyAll, Interpreters, MOST_ACTIVE, OutputLimits,
+    SandboxProbe, SkillTools, Tool, ToolContext, ToolOutcome, ToolStatus, Toolbox, ToolboxBuilder,
+    approver_fn, tool_fn,
 };
 
 // Sandboxes.

@@ -4,14 +4,16 @@
 //! (`executor`, `context`, `timeout`): it is made once and used for as many calls as wanted.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_base::Redactor;
-use conjure_conversation::{CallContext, ToolCall, ToolDefinition, ToolResult, execute_tool_calls};
-use conjure_prompt::{Locations, PromptOptions, SkillComposer};
+use conjure_conversation::{
+    Activation, CallContext, Standing, ToolCall, ToolDefinition, ToolResult, execute_tool_calls,
+};
+use conjure_prompt::{Locations, PromptOptions, SessionSkill, SessionSkills, SkillComposer};
 use conjure_sandbox::{Executor, Layout};
 use conjure_skill::Skill;
-use conjure_toolbox::{Toolbox, ToolboxBuilder};
+use conjure_toolbox::{SkillTools, Toolbox, ToolboxBuilder};
 
 use crate::config::Config;
 use crate::context::{ContextOptions, SessionContext, create_context};
@@ -24,7 +26,11 @@ use crate::sandbox::open_sandbox;
 /// ends the sandbox too, but does not wait.
 pub struct Workbench {
     skills: Vec<Arc<Skill>>,
+    session_skills: SessionSkills,
+    prompting: PromptOptions,
     toolbox: Toolbox,
+    /// Which skills the calls made active that no conversation records.
+    standing: Mutex<Standing>,
     executor: Arc<dyn Executor>,
     redactor: Redactor,
     // Last: its folder goes when it is dropped, and the sandbox must not work in it any more then.
@@ -85,12 +91,22 @@ impl Workbench {
         redactor: Redactor,
         context: Option<SessionContext>,
     ) -> Result<Self, Error> {
-        let toolbox = toolbox
-            .executor(Arc::clone(&executor))
-            .timeout(config.tool_timeout())
-            .redactor(redactor.clone())
-            .build()?;
-        Ok(Self { skills, toolbox, executor, redactor, context })
+        let chosen = config.skills();
+        let prompting = PromptOptions {
+            activation: chosen.activation.unwrap_or(Activation::Load),
+            delivery: chosen.delivery.unwrap_or_default(),
+            ..prompt_options(executor.layout().clone())
+        };
+        let known = skills.iter().map(|skill| Arc::new(SessionSkill::of(Arc::clone(skill))));
+        let session_skills = SessionSkills::new(known, prompting.locations.clone());
+        let toolbox =
+            toolbox.executor(Arc::clone(&executor)).timeout(config.tool_timeout()).redactor(redactor.clone());
+        let toolbox = match skill_tools(&session_skills, &prompting, config) {
+            Some(tools) => toolbox.skills(tools),
+            None => toolbox,
+        };
+        let (toolbox, standing) = (toolbox.build()?, Mutex::default());
+        Ok(Self { skills, session_skills, prompting, toolbox, standing, executor, redactor, context })
     }
 
     /// The skills that it was made for.
@@ -129,29 +145,44 @@ impl Workbench {
         self.context.as_ref()
     }
 
-    /// How the prompt names places: as the sandbox has them.
+    /// How the prompt names places, as the sandbox has them, and how the model gets at skills, as the configuration says: it loads
+    /// them, where that says nothing.
     #[must_use]
     pub fn prompt_options(&self) -> PromptOptions {
-        prompt_options(self.executor.layout().clone())
+        self.prompting.clone()
     }
 
-    /// What the model is told beside the messages: this base prompt, the workspace, the skills, the tools.
+    /// Which skills the calls have loaded that were run by [`execute`](crate::execute),
+    /// [`execute_tool_calls`](crate::execute_tool_calls) and [`process_response`](crate::process_response): with a client of its own, a
+    /// host gives it to [`Workbench::composer`] before each request. A conversation of [`run_loop`](crate::run_loop) has one of its
+    /// own.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the model is told beside the messages: this base prompt, the workspace, the skills, the tools, and the instructions of
+    /// the active skills.
     #[must_use]
     pub fn composer(&self, base_prompt: &str) -> SkillComposer {
-        let skills = self.skills.iter().map(|skill| &**skill);
-        SkillComposer::new(base_prompt, skills, self.definitions(), &self.prompt_options())
-    }
-
-    /// Bounds for calls outside a driver: no deadline but each tool's own, and nobody who cancels.
-    pub(crate) fn unbounded() -> CallContext {
-        CallContext::default()
+        SkillComposer::of_session(base_prompt, &self.session_skills, self.definitions(), &self.prompting)
     }
 
     /// Runs one call. What goes wrong is told in the result.
     pub(crate) async fn execute(&self, call: &ToolCall) -> ToolResult {
-        let mut results =
-            execute_tool_calls(&self.toolbox, std::slice::from_ref(call), Self::unbounded()).await;
+        let mut results = self.execute_all(std::slice::from_ref(call)).await;
         results.pop().unwrap_or_else(|| ToolResult::error(&call.id, "the call gave no result"))
+    }
+
+    /// Runs the calls of one answer outside a driver: no deadline but each tool's own, and nobody who cancels. What they make active
+    /// counts from the next answer on.
+    pub(crate) async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ToolResult> {
+        let context = CallContext { standing: self.standing(), ..CallContext::default() };
+        let results = execute_tool_calls(&self.toolbox, calls, context).await;
+        if let Some(active) = results.iter().rev().find_map(|result| result.active_skills.clone()) {
+            *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Standing::with_active(active);
+        }
+        results
     }
 
     /// Ends everything that runs in the sandbox, and waits for it. Calling it again does nothing.
@@ -170,6 +201,23 @@ impl Workbench {
         self.cleanup().await;
         self.into_context()
     }
+}
+
+/// The runtime tools of a session with these skills; none where it reads them with `view`.
+pub(crate) fn skill_tools(
+    skills: &SessionSkills,
+    prompting: &PromptOptions,
+    config: &Config,
+) -> Option<SkillTools> {
+    let chosen = config.skills();
+    (prompting.activation == Activation::Load && !skills.is_empty()).then(|| {
+        SkillTools::new(skills.clone())
+            .delivery(prompting.delivery)
+            .most_active(chosen.most_active())
+            .interpreters(chosen.table())
+            .allowed_tools(chosen.allowed_tools.unwrap_or_default())
+            .network(config.network().clone())
+    })
 }
 
 /// How a prompt names places where they lie so.

@@ -129,6 +129,9 @@ pub(crate) struct RunArgs {
     /// A variable that tools see; `NAME` alone passes on the one of this process. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(crate) env: Vec<Variable>,
+    /// How the model gets at a skill: it loads it with a tool (`load`, the default), or reads its SKILL.md (`view`).
+    #[arg(long, value_name = "STYLE", value_parser = conjure::parse_activation)]
+    pub(crate) activation: Option<conjure::Activation>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
     /// Print the session's events on standard output, one JSON object a line.

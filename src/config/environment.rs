@@ -303,6 +303,7 @@ impl Environment {
             // A matter of hosts that stay, which have a file.
             pool: None,
             compaction: None,
+            skills: None,
         })
     }
 

@@ -11,6 +11,7 @@ use crate::config::error::ConfigError;
 use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_floor, parse_network, parse_size};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
+use crate::config::skills;
 
 /// Larger than any configuration that a person writes.
 const LARGEST_FILE: u64 = 1024 * 1024;
@@ -39,6 +40,7 @@ const KEYS: &[&str] = &[
     "model_timeout",
     "pool",
     "compaction",
+    "skills",
 ];
 
 #[derive(Deserialize)]
@@ -65,6 +67,7 @@ struct File {
     model_timeout: Option<Value>,
     pool: Option<Table>,
     compaction: Option<Table>,
+    skills: Option<Table>,
 }
 
 #[derive(Deserialize)]
@@ -171,6 +174,7 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .map(compaction::parse)
             .transpose()
             .map_err(in_key("compaction"))?,
+        skills: file.skills.as_ref().map(skills::parse).transpose().map_err(in_key("skills"))?,
     })
 }
 

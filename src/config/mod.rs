@@ -17,6 +17,7 @@ mod paths;
 mod pool;
 mod sandbox;
 mod settings;
+mod skills;
 
 pub use compaction::CompactionSettings;
 pub use environment::{Environment, VARIABLES, Variable};
@@ -24,6 +25,7 @@ pub use error::ConfigError;
 pub use pool::PoolSettings;
 pub use sandbox::{ExecutorKind, parse_network, parse_size};
 pub use settings::{ApiProfile, Config, Settings};
+pub use skills::{SkillSettings, parse_activation};
 
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,7 @@ use crate::config::file;
 use crate::config::paths;
 use crate::config::pool::PoolSettings;
 use crate::config::sandbox::{self, ExecutorKind};
+use crate::config::skills::SkillSettings;
 
 /// The longest time that a setting can give, so that arithmetic on it never overflows: a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -95,6 +96,8 @@ pub struct Settings {
     pub pool: Option<PoolSettings>,
     /// When long conversations are compacted; each of its settings is laid over the lower layer's.
     pub compaction: Option<CompactionSettings>,
+    /// How sessions use their skills; each of its settings is laid over the lower layer's.
+    pub skills: Option<SkillSettings>,
 }
 
 impl Settings {
@@ -130,6 +133,10 @@ impl Settings {
                 (one, other) => one.or(other),
             },
             compaction: match (self.compaction, lower.compaction) {
+                (Some(upper), Some(lower)) => Some(upper.over(lower)),
+                (one, other) => one.or(other),
+            },
+            skills: match (self.skills, lower.skills) {
                 (Some(upper), Some(lower)) => Some(upper.over(lower)),
                 (one, other) => one.or(other),
             },
@@ -265,6 +272,9 @@ impl Config {
         pool.check().map_err(|reason| ConfigError::Setting { key: "pool", reason })?;
         let compaction = settings.compaction.unwrap_or_default();
         compaction.check().map_err(|reason| ConfigError::Setting { key: "compaction", reason })?;
+        if let Some(skills) = &settings.skills {
+            skills.check().map_err(|reason| ConfigError::Setting { key: "skills", reason })?;
+        }
         within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
         within("max_iterations", max_iterations > 0, "it must be at least 1")?;
@@ -425,6 +435,12 @@ impl Config {
     #[must_use]
     pub fn compaction(&self) -> Option<CompactionPolicy> {
         self.settings.compaction.unwrap_or_default().policy()
+    }
+
+    /// How sessions use their skills, as far as that was configured.
+    #[must_use]
+    pub fn skills(&self) -> SkillSettings {
+        self.settings.skills.clone().unwrap_or_default()
     }
 
     /// How long one model call may take, its retries included, where that was configured.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_conversation::CompactionPolicy;
+use conjure_conversation::{Activation, CompactionPolicy};
 use conjure_sandbox::{Boundary, Isolation, NetworkPolicy};
 use conjure_skill::{Scope, ScopeKind, Trust};
 
@@ -262,6 +262,33 @@ fn pools_are_a_table_of_the_file_and_each_setting_is_laid_over() {
     }
     let (message, _) = hint_of("pool = 3");
     assert!(message.contains("pool"), "{message}");
+}
+
+#[test]
+fn skills_are_a_table_of_the_file_and_each_setting_is_laid_over() {
+    assert_eq!(Config::default().skills(), SkillSettings::default());
+    let text = "[skills]\nactivation = \"view\"\nmax_active = 3\n[skills.interpreters]\nR = \"Rscript\"\n\".lua\" = []\n";
+    let code = SkillSettings { activation: Some(Activation::Load), ..SkillSettings::default() };
+    let config = layered(Settings { skills: Some(code), ..Settings::default() }, &[], text).unwrap();
+    let skills = config.skills();
+    assert_eq!((skills.activation, skills.delivery, skills.most_active()), (Some(Activation::Load), None, 3));
+    assert_eq!(skills.table().of("plot.r").unwrap(), ["Rscript"]);
+    assert_eq!(skills.table().of("old.lua"), None);
+    for (text, expected) in [
+        ("activaton = \"load\"", "there is no `activaton`, did you mean `activation`?"),
+        ("activation = \"push\"", "`activation`: `push` is neither `load` nor `view`"),
+        ("activation = 1", "`activation`: a word is needed, not a integer"),
+        ("delivery = \"body\"", "`delivery`: `body` is neither `instructions` nor `result`"),
+        ("allowed_tools = true", "`allowed_tools`: a word is needed"),
+        ("allowed_tools = \"yes\"", "`allowed_tools`: `yes` is neither `honour` nor `ignore`"),
+        ("max_active = 0", "`max_active` must be at least 1"),
+        ("max_active = 1000", "1000 is more than 256"),
+        ("interpreters = 1", "`interpreters`: a table is needed"),
+        ("interpreters = {py = 1}", "`py`: a program is needed"),
+    ] {
+        let (message, _) = hint_of(&format!("[skills]\n{text}"));
+        assert!(message.contains("`skills`") && message.contains(expected), "{text}: {message}");
+    }
 }
 
 #[cfg(feature = "anthropic")]

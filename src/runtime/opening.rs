@@ -53,12 +53,12 @@ impl Runtime {
     ) -> Result<Session, RuntimeError> {
         let outfitter = &self.inner.outfitter;
         let (environment, withheld) = spec.given.divided();
+        let chosen = outfitter.config().skills();
         let profile = Profile {
             base_prompt: spec.base_prompt,
             skills: Vec::new(),
-            // The composer knows no other yet.
-            activation: Activation::View,
-            delivery: Delivery::default(),
+            activation: spec.activation.or(chosen.activation).unwrap_or(Activation::Load),
+            delivery: spec.delivery.or(chosen.delivery).unwrap_or(Delivery::Instructions),
             limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
             model: Some(outfitter.model_name(&spec.tenant, spec.model.as_deref())?),
             executor: Some(spec.executor.unwrap_or_else(|| outfitter.default_sandbox().to_owned())),

@@ -12,12 +12,14 @@ use conjure_actors::pool::PoolStats;
 use conjure_actors::session::{Fitting, Outfit, SessionParts};
 use conjure_actors::supervision::Failure;
 use conjure_base::{Redactor, TenantId};
-use conjure_conversation::{Model, Profile, ToolDefinition};
+use conjure_conversation::{Activation, Model, Profile, ToolDefinition};
 use conjure_journal::SessionKey;
-use conjure_prompt::{SkillComposer, ToolOptions, tool_definitions};
+use conjure_prompt::{
+    PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillTool, ToolOptions, tool_definitions,
+};
 use conjure_sandbox::{Executor, PrivateWorkspace};
 use conjure_skill::Skill;
-use conjure_toolbox::{Approver, Caller, Tool, Toolbox, ToolboxBuilder, ToolboxError};
+use conjure_toolbox::{Approver, Caller, SkillTools, Tool, Toolbox, ToolboxBuilder, ToolboxError};
 use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
@@ -30,7 +32,7 @@ use super::sandboxes::{Kind, Sandboxes};
 use super::tenants::{DiskUsage, Freshness, Gone, Policies};
 use crate::config::{Config, ExecutorKind};
 use crate::context::{ContextOptions, create_context, redactor_with};
-use crate::workbench::prompt_options;
+use crate::workbench::{prompt_options, skill_tools};
 
 /// Makes the parts of sessions. Clones are the same.
 #[derive(Clone)]
@@ -67,7 +69,7 @@ struct Known {
 /// What a session is made of, before its sandbox is supervised.
 pub(crate) struct Parts {
     model: Arc<dyn Model>,
-    skills: Vec<Arc<Skill>>,
+    skills: Vec<Arc<SessionSkill>>,
     source: Arc<dyn ExecutorSource>,
     redactor: Redactor,
 }
@@ -98,7 +100,10 @@ impl Outfitter {
         tools.fold(Toolbox::builder(), ToolboxBuilder::shared_tool).build()?;
         let builtin = tool_definitions(&ToolOptions::default());
         let taken = self.inner.tools.iter().map(|tool| tool.definition().name);
-        let taken = taken.into_iter().find(|name| builtin.iter().any(|builtin| builtin.name == *name));
+        let is_ours = |name: &String| {
+            SkillTool::from_name(name).is_some() || builtin.iter().any(|builtin| builtin.name == *name)
+        };
+        let taken = taken.into_iter().find(is_ours);
         taken.map_or(Ok(()), |name| Err(ToolboxError::DuplicateName { name }.into()))
     }
 
@@ -286,6 +291,7 @@ impl Outfitter {
         &self,
         key: &SessionKey,
         executor: Arc<dyn Executor>,
+        skills: Option<SkillTools>,
         redactor: Redactor,
     ) -> Result<Toolbox, ToolboxError> {
         let inner = &self.inner;
@@ -296,6 +302,10 @@ impl Outfitter {
             .redactor(redactor)
             .approver(Arc::clone(&inner.approver))
             .sharing(inner.told.get().cloned().unwrap_or_default());
+        let builder = match skills {
+            Some(skills) => builder.skills(skills),
+            None => builder,
+        };
         let builder = inner.tools.iter().fold(builder, |builder, tool| builder.shared_tool(Arc::clone(tool)));
         let toolbox = builder.build()?;
         // Whoever comes first; they are the same for all.
@@ -326,6 +336,13 @@ impl Inner {
         }
         let skills =
             profile.skills.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>()?;
+        if profile.activation == Activation::Load {
+            // Listed here, where it may take its time: whether there are scripts is told with the tools.
+            for skill in &skills {
+                skill.files();
+            }
+        }
+        let folders: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
         let workspace = match &profile.workspace {
             Some(folder) => self.check(folder, &kind)?,
             None => self.own_workspace(key, &home)?,
@@ -339,7 +356,7 @@ impl Inner {
         };
         let redactor = redactor_with(&options, &self.models.secrets());
         redactor.learn(&policy.redactor());
-        let context = create_context(&skills, &self.config, options).map_err(RuntimeError::Sandbox)?;
+        let context = create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
         let source = self.sandboxes.source(key, &kind, &self.config, context)?;
         Ok(Parts { model, skills, source, redactor })
     }
@@ -387,14 +404,20 @@ impl Outfit for Outfitter {
                 Some(parts) => parts,
                 None => self.make(fitting.key, fitting.profile).await.map_err(|error| explained(&error))?,
             };
-            let layout = source.layout().clone();
+            let prompting = PromptOptions {
+                activation: fitting.profile.activation,
+                delivery: fitting.profile.delivery,
+                ..prompt_options(source.layout().clone())
+            };
             let executor: Arc<dyn Executor> = Arc::new(fitting.executors.supervise(source)?);
-            let toolbox = self.toolbox(fitting.key, Arc::clone(&executor), redactor.clone())?;
-            let composer = SkillComposer::new(
+            let skills = SessionSkills::new(skills, prompting.locations.clone());
+            let tools = skill_tools(&skills, &prompting, &self.inner.config);
+            let toolbox = self.toolbox(fitting.key, Arc::clone(&executor), tools, redactor.clone())?;
+            let composer = SkillComposer::of_session(
                 &fitting.profile.base_prompt,
-                skills.iter().map(|skill| &**skill),
+                &skills,
                 toolbox.definitions(),
-                &prompt_options(layout),
+                &prompting,
             );
             Ok(SessionParts {
                 model,

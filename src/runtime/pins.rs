@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use conjure_base::Digest;
 use conjure_conversation::PinnedSkill;
+use conjure_prompt::SessionSkill;
 use conjure_sandbox::{DataFolder, PrivateWorkspace, SandboxError, SandboxErrorKind};
 use conjure_skill::{Mode, Skill};
 use conjure_store::StoreErrorKind;
@@ -33,8 +34,8 @@ use super::gate::Alone;
 pub(crate) struct Pins {
     data: DataFolder,
     folder: PathBuf,
-    /// Those that live sessions have: each is in memory once.
-    known: Mutex<HashMap<Digest, Weak<Skill>>>,
+    /// Those that live sessions have: each is in memory once, with what was read of it.
+    known: Mutex<HashMap<Digest, Weak<SessionSkill>>>,
     /// One at a time puts one in its place.
     placing: Mutex<()>,
     /// What the folder goes with, where it goes with this process.
@@ -153,11 +154,11 @@ impl Pins {
     }
 
     /// The skill of this name and digest, found to be what it was. Blocks.
-    pub(crate) fn find(&self, pinned: &PinnedSkill) -> Result<Arc<Skill>, RuntimeError> {
+    pub(crate) fn find(&self, pinned: &PinnedSkill) -> Result<Arc<SessionSkill>, RuntimeError> {
         let PinnedSkill { name, digest } = pinned;
         let known =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).get(digest).and_then(Weak::upgrade);
-        if let Some(skill) = known.filter(|skill| skill.name().as_str() == name) {
+        if let Some(skill) = known.filter(|skill| skill.name() == name) {
             return Ok(skill);
         }
         let path = self.folder_of(digest).join(name);
@@ -170,7 +171,8 @@ impl Pins {
         if tree.digest() != digest {
             return Err(lost("was changed"));
         }
-        let skill = Arc::new(Skill::load(&path, Mode::Lenient).map_err(|_| lost("cannot be read"))?);
+        let skill = Skill::load(&path, Mode::Lenient).map_err(|_| lost("cannot be read"))?;
+        let skill = Arc::new(SessionSkill::pinned(Arc::new(skill), *digest));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, skill| skill.strong_count() > 0);
         known.insert(*digest, Arc::downgrade(&skill));

@@ -114,12 +114,14 @@ impl Runtime {
         let home = self.inner.outfitter.tenant(&key).await?;
         let finding = move || used.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>();
         let mut skills = blocking("looking at the manifests of skills", finding).await?;
-        skills.retain(|skill| skill.manifest().is_some_and(|manifest| !manifest.output_files().is_empty()));
+        skills.retain(|skill| {
+            skill.skill().manifest().is_some_and(|manifest| !manifest.output_files().is_empty())
+        });
         let workspace = self.inner.outfitter.workspace(&key, &profile).await?;
         let Some(workspace) = workspace.filter(|_| !skills.is_empty()) else { return Ok(Vec::new()) };
         let files = self.files(tenant, id).await?;
         blocking("looking for what skills say that they make", move || {
-            let skills = skills.iter().map(|skill| &**skill);
+            let skills = skills.iter().map(|skill| &**skill.skill());
             Ok(expected_outputs(skills, &profile.inputs, &workspace, &files))
         })
         .await

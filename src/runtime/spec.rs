@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use conjure_base::TenantId;
-use conjure_conversation::{Limits, Message};
+use conjure_conversation::{Activation, Delivery, Limits, Message};
 
 use super::given::Given;
 
@@ -30,6 +30,8 @@ pub struct SessionSpec {
     pub(crate) catalog: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) executor: Option<String>,
+    pub(crate) activation: Option<Activation>,
+    pub(crate) delivery: Option<Delivery>,
     pub(crate) limits: Option<Limits>,
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) given: Given,
@@ -56,6 +58,8 @@ impl SessionSpec {
             catalog: None,
             model: None,
             executor: None,
+            activation: None,
+            delivery: None,
             limits: None,
             workspace: None,
             given: Given::default(),
@@ -89,6 +93,25 @@ impl SessionSpec {
     #[must_use]
     pub fn catalog(mut self, name: impl Into<String>) -> Self {
         self.catalog = Some(name.into());
+        self
+    }
+
+    /// With skills that the model gets at so, instead of as the configuration says: it loads them, where that says nothing.
+    #[must_use]
+    pub const fn activation(mut self, activation: Activation) -> Self {
+        self.activation = Some(activation);
+        self
+    }
+
+    /// With the instructions of loaded skills there, instead of where the configuration says: in the top-level instructions, where that
+    /// says nothing.
+    ///
+    /// In the top-level instructions they are there for as long as a skill is loaded, whatever becomes of the history; each load and
+    /// unload makes the model's service read the history anew. In the result of the load, what was cached stays, also what is not needed
+    /// any more.
+    #[must_use]
+    pub const fn delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = Some(delivery);
         self
     }
 

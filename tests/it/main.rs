@@ -73,4 +73,5 @@ mod runtime_shutdown;
 mod runtime_turns;
 mod sessions_command;
 mod signals;
+mod skill_tools;
 mod skills_command;

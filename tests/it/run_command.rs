@@ -51,7 +51,7 @@ fn the_answer_has_the_real_figures_and_is_all_of_standard_output() {
     done.says("the model's words come from the script")
         .says("the tools are real")
         .says("the sandbox `jail` keeps commands apart from this machine")
-        .says("bash_tool")
+        .says("skills_run_script")
         .does_not_say("\x1b[")
         .does_not_say("grew fastest: ");
 }

@@ -23,9 +23,11 @@ pub struct SkillComposer {
 /// Where the instructions of active skills stand.
 #[derive(Debug, Clone, Default)]
 enum Active {
-    /// Not in here: they were read, or are in the result that loaded them.
+    /// Not in here: the model has read them by itself.
     #[default]
     Elsewhere,
+    /// In the results that loaded them.
+    Delivered(SessionSkills),
     /// Behind what is stable.
     Told(SessionSkills),
 }
@@ -61,6 +63,7 @@ impl SkillComposer {
         let plain = Self::new(base_prompt, skills.iter().map(|skill| &**skill.skill()), tools, options);
         let active = match (options.activation, options.delivery) {
             (Activation::Load, Delivery::Instructions) => Active::Told(skills.clone()),
+            (Activation::Load, _) => Active::Delivered(skills.clone()),
             _ => Active::Elsewhere,
         };
         Self { active, ..plain }
@@ -77,6 +80,16 @@ impl Composer for SkillComposer {
             }
         }
         composition
+    }
+
+    /// The instructions of active skills that stood in results, where a summary takes their place.
+    fn preserved(&self, standing: &Standing) -> Option<String> {
+        match &self.active {
+            Active::Delivered(skills) => {
+                Some(skills.active_skills_block(standing)).filter(|block| !block.is_empty())
+            }
+            _ => None,
+        }
     }
 }
 

@@ -17,6 +17,13 @@ use crate::tool::Caller;
 pub trait Approver: Send + Sync {
     /// Whether this call may run. `caller`: for whom it is made; `None` where the toolbox belongs to no session.
     fn review<'a>(&'a self, call: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization>;
+
+    /// Whether there is a person who can be asked. Then calls of scripts whose skill's manifest calls them destructive or interactive
+    /// are asked for, even where [`Approver::review`] allows them; else they run, and that is logged. There is one, unless this says
+    /// otherwise.
+    fn can_ask(&self) -> bool {
+        true
+    }
 }
 
 /// Allows every call.
@@ -34,6 +41,10 @@ impl Approver for AllowAll {
     fn review<'a>(&'a self, _: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Allow })
     }
+
+    fn can_ask(&self) -> bool {
+        false
+    }
 }
 
 impl Approver for DenyAll {
@@ -45,6 +56,10 @@ impl Approver for DenyAll {
 impl<A: Approver + ?Sized> Approver for Arc<A> {
     fn review<'a>(&'a self, call: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
         (**self).review(call, caller)
+    }
+
+    fn can_ask(&self) -> bool {
+        (**self).can_ask()
     }
 }
 

@@ -21,6 +21,6 @@ pub mod fake;
 pub use approver::{AllowAll, Approver, DenyAll, approver_fn};
 pub use limits::OutputLimits;
 pub use probe::SandboxProbe;
-pub use skills::{Interpreters, MOST_ACTIVE, SkillTools};
+pub use skills::{AllowedToolsPolicy, Interpreters, MOST_ACTIVE, SkillTools};
 pub use tool::{Caller, Tool, ToolContext, ToolOutcome, ToolStatus, tool_fn};
 pub use toolbox::{Toolbox, ToolboxBuilder, ToolboxError, environment_secrets};

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use conjure::{Approver, Authorization, BuiltinTool, approver_fn};
+use conjure::{Approver, Authorization, BuiltinTool, Caller, SkillTool, ToolCall};
+use futures_util::future::BoxFuture;
 
 use crate::cli::failure::Failure;
 
@@ -90,16 +91,40 @@ impl Rules {
 
     /// Who reviews calls by them.
     pub(crate) fn approver(&self) -> impl Approver + 'static {
-        let rules = self.clone();
-        approver_fn(move |call| std::future::ready(rules.review(&call.name)))
+        self.clone()
+    }
+
+    /// What holds for this tool. To know of a skill is free; to read its files is as to read others, and to run its scripts as to run
+    /// others, unless they are named themselves.
+    fn rule(&self, tool: &str) -> Rule {
+        let alike = match SkillTool::from_name(tool) {
+            Some(SkillTool::Load | SkillTool::Unload) => {
+                return *self.named.get(tool).unwrap_or(&Rule::Allow);
+            }
+            Some(SkillTool::Read) => BuiltinTool::View.name(),
+            Some(SkillTool::RunScript) => BuiltinTool::Bash.name(),
+            None => tool,
+        };
+        *self.named.get(tool).or_else(|| self.named.get(alike)).unwrap_or(&self.others)
     }
 
     fn review(&self, tool: &str) -> Authorization {
-        match self.named.get(tool).unwrap_or(&self.others) {
+        match self.rule(tool) {
             Rule::Allow => Authorization::Allow,
             Rule::Ask => Authorization::Ask { reason: format!("the model wants to use `{tool}`") },
             Rule::Deny => Authorization::Deny { reason: format!("the user denies every use of `{tool}`") },
         }
+    }
+}
+
+impl Approver for Rules {
+    fn review<'a>(&'a self, call: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+        Box::pin(std::future::ready(self.review(&call.name)))
+    }
+
+    /// Whoever asks for nothing to be asked is not there to be asked.
+    fn can_ask(&self) -> bool {
+        self.others == Rule::Ask || self.named.values().any(|rule| *rule == Rule::Ask)
     }
 }
 
@@ -112,10 +137,15 @@ const fn option(rule: Rule) -> &'static str {
 }
 
 fn tool(text: &str) -> Result<String, String> {
-    match BuiltinTool::from_name(text) {
-        Some(tool) => Ok(tool.name().to_owned()),
+    let builtin = BuiltinTool::from_name(text).map(BuiltinTool::name);
+    match builtin.or_else(|| SkillTool::from_name(text).map(SkillTool::name)) {
+        Some(name) => Ok(name.to_owned()),
         None => {
-            let known = BuiltinTool::ALL.map(|tool| format!("`{}`", tool.name()));
+            let names = BuiltinTool::ALL
+                .map(BuiltinTool::name)
+                .into_iter()
+                .chain(SkillTool::ALL.map(SkillTool::name));
+            let known: Vec<String> = names.map(|name| format!("`{name}`")).collect();
             Err(format!("there is no such tool; there are {}", known.join(", ")))
         }
     }

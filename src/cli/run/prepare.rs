@@ -108,6 +108,9 @@ pub(super) async fn prepare(
     for (name, value) in notes(args).into_iter().chain(words.note()).chain(rules.notes()) {
         spec = spec.metadata(name, value);
     }
+    if let Some(activation) = args.activation {
+        spec = spec.activation(activation);
+    }
     if let Some(folder) = folder {
         spec = spec.workspace(folder);
     }

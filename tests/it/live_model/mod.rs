@@ -1,5 +1,6 @@
 //! `conjure run --model`: the command against a fake of the service, over HTTP.
 
+mod caching;
 mod conversation;
 mod failures;
 

@@ -96,7 +96,14 @@ fn what_is_delivered_elsewhere_is_not_told_again() {
         let told = composer.compose(&active(&skills, &["a"])).instructions;
         assert_eq!(told, composer.compose(&Standing::default()).instructions, "{activation:?} {delivery:?}");
         assert!(!told.concat().contains("Instructions of a."));
+        // What was in a result must be said again when the result goes.
+        let preserved = composer.preserved(&active(&skills, &["a"]));
+        assert_eq!(preserved.is_some(), activation == Activation::Load, "{activation:?} {delivery:?}");
+        assert!(preserved.is_none_or(|block| block.contains("Instructions of a.")));
+        assert_eq!(composer.preserved(&Standing::default()), None);
     }
+    let told = composer(&skills, Activation::Load, Delivery::Instructions);
+    assert_eq!(told.preserved(&active(&skills, &["a"])), None);
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use conjure_conversation::{Delivery, PinnedSkill, ResultContent, Standing};
 use conjure_prompt::SessionSkill;
+use conjure_sandbox::NetworkPolicy;
 use conjure_skill::{Properties, SkillError};
 use serde::Serialize;
 
+use super::approval::execution;
 use super::error::{SkillCallError, in_words};
 use super::request::{LoadMode, Unloaded};
 use super::{SkillCall, SkillOutcome, SkillTools, blocking};
@@ -21,6 +23,9 @@ struct Receipt<'r> {
     already_active: Vec<&'r str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unloaded: Vec<&'r str>,
+    /// What should be known of the skills that were loaded now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<String>,
     note: &'static str,
 }
 
@@ -87,6 +92,11 @@ impl SkillTools {
                 .collect(),
             already_active: already.map(|wanted| wanted.pinned.name.as_str()).collect(),
             unloaded: gone(&before, &active),
+            findings: wanted
+                .iter()
+                .filter(|wanted| wanted.is_new)
+                .flat_map(|wanted| self.findings(&wanted.skill))
+                .collect(),
             note: match (has_new, self.delivery) {
                 (false, _) => "What was asked for was loaded already; its instructions are what they were.",
                 (true, Delivery::Result) => "The instructions of the skills that were loaded now follow.",
@@ -126,6 +136,7 @@ impl SkillTools {
                 .map(|pinned| self.entry(pinned, self.skills.recorded(pinned)))
                 .collect(),
             already_active: Vec::new(),
+            findings: Vec::new(),
             note: match (unloaded.is_empty(), self.delivery) {
                 (true, _) => "None of these skills was loaded, so nothing was changed.",
                 (false, Delivery::Result) => {
@@ -139,6 +150,29 @@ impl SkillTools {
         };
         let outcome = receipt.outcome();
         Ok(SkillOutcome { outcome, active: (active != before).then_some(active) })
+    }
+
+    /// What a skill's manifest says of its scripts that does not go by itself here.
+    fn findings(&self, skill: &SessionSkill) -> Vec<String> {
+        let Some(execution) = execution(skill) else { return Vec::new() };
+        let name = skill.name();
+        let mut findings = Vec::new();
+        if execution.network && self.network == Some(NetworkPolicy::None) {
+            findings.push(format!(
+                "`{name}` needs the network, and the sandbox reaches nothing: what needs it will fail"
+            ));
+        }
+        if execution.interactive {
+            findings.push(format!(
+                "scripts of `{name}` want to be answered while they run, and nobody is there: give them all answers by arguments"
+            ));
+        }
+        if execution.destructive {
+            findings.push(format!(
+                "scripts of `{name}` change or delete what was there before: run one only if that is what the user wants"
+            ));
+        }
+        findings
     }
 
     fn entry<'r>(&self, pinned: &'r PinnedSkill, skill: Option<&'r Arc<SessionSkill>>) -> Entry<'r> {

@@ -6,6 +6,7 @@
 //! conversation, so a crash loses nothing but the calls that were running; all but a script do the same when they are done twice.
 
 mod active;
+mod approval;
 mod error;
 mod interpreters;
 mod read;
@@ -14,12 +15,15 @@ mod script;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_base::Redactor;
 use conjure_conversation::{Delivery, PinnedSkill, Standing, ToolDefinition};
 use conjure_prompt::{SessionSkill, SessionSkills, SkillToolOptions, skill_tool_definitions};
-use conjure_sandbox::{CallOptions, Executor};
+use conjure_sandbox::{CallOptions, Executor, NetworkPolicy};
 
+pub use approval::AllowedToolsPolicy;
+pub(crate) use approval::is_granted;
 pub use interpreters::Interpreters;
 pub(crate) use request::SkillRequest;
 
@@ -29,6 +33,9 @@ use error::SkillCallError;
 
 /// How many skills may be active at a time, unless a host says otherwise.
 pub const MOST_ACTIVE: usize = 8;
+
+/// How long a script may run whose manifest asks for time, unless a host says otherwise.
+const LONGEST_SCRIPT: Duration = Duration::from_secs(600);
 
 /// The skills of a session, for its runtime tools.
 ///
@@ -41,6 +48,9 @@ pub struct SkillTools {
     delivery: Delivery,
     most_active: usize,
     interpreters: Interpreters,
+    allowed_tools: AllowedToolsPolicy,
+    longest_script: Duration,
+    network: Option<NetworkPolicy>,
 }
 
 /// What a runtime tool came to.
@@ -69,6 +79,9 @@ impl SkillTools {
             delivery: Delivery::default(),
             most_active: MOST_ACTIVE,
             interpreters: Interpreters::default(),
+            allowed_tools: AllowedToolsPolicy::default(),
+            longest_script: LONGEST_SCRIPT,
+            network: None,
         }
     }
 
@@ -91,6 +104,35 @@ impl SkillTools {
     pub fn interpreters(mut self, interpreters: Interpreters) -> Self {
         self.interpreters = interpreters;
         self
+    }
+
+    /// Whether the `allowed-tools` of active skills stand for a person's answer.
+    #[must_use]
+    pub const fn allowed_tools(mut self, policy: AllowedToolsPolicy) -> Self {
+        self.allowed_tools = policy;
+        self
+    }
+
+    /// How long a script may run at most whose manifest says how long it takes; ten minutes, unless this says otherwise. Others have
+    /// the time of any call.
+    #[must_use]
+    pub const fn longest_script(mut self, longest: Duration) -> Self {
+        self.longest_script = longest;
+        self
+    }
+
+    /// What the sandbox may reach, so that a skill that needs the network and cannot have it is told of when it is loaded.
+    #[must_use]
+    pub fn network(mut self, policy: NetworkPolicy) -> Self {
+        self.network = Some(policy);
+        self
+    }
+
+    /// How long this call may take, where a skill's manifest says that.
+    pub(crate) fn time_for(&self, request: &SkillRequest, standing: &Standing) -> Option<Duration> {
+        let SkillRequest::RunScript(script) = request else { return None };
+        let skill = self.chosen(script.skill.as_deref(), standing).ok()?;
+        Some(approval::execution(skill)?.timeout?.min(self.longest_script))
     }
 
     /// What the model is told of the tools, where scripts can be run or not. Lists the skills' files; blocks.

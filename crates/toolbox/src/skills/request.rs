@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use conjure_conversation::{Access, CallTraits};
 use conjure_prompt::{SessionSkill, SkillTool};
-use conjure_skill::nearest;
+use conjure_skill::{Execution, nearest};
 use serde_json::Value;
 
 use super::SkillTools;
+use super::approval::execution;
 use crate::input::{Fields, LONGEST_ARGUMENT, without_zero};
 use crate::text::quote;
 
@@ -56,6 +57,8 @@ pub(crate) struct Script {
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) workdir: Option<String>,
+    /// What the manifest of the skill says that it names.
+    pub(crate) execution: Option<Execution>,
 }
 
 impl SkillRequest {
@@ -108,6 +111,7 @@ impl SkillRequest {
             },
             SkillTool::Read => Self::Read { skill: tools.skill(&fields)?, path: fields.path()?.to_owned() },
             SkillTool::RunScript => Self::RunScript(Script {
+                execution: tools.execution(&fields)?,
                 skill: tools.skill(&fields)?,
                 path: fields.path()?.to_owned(),
                 args: arguments(&fields)?,
@@ -121,12 +125,21 @@ impl SkillRequest {
     }
 
     /// Reading is done beside others. Loading and unloading change what the calls behind them may do, so they are barriers; done
-    /// twice they do what they do once. Nothing is known of a script.
+    /// twice they do what they do once. Of a script is known what the manifest of the skill says that the call names; one of which
+    /// nothing is known is a barrier, and never run again by itself.
     pub(crate) const fn traits(&self) -> CallTraits {
         match self {
             Self::Load { .. } | Self::Unload(_) => CallTraits { access: Access::Exclusive, idempotent: true },
             Self::Read { .. } => CallTraits { access: Access::Shared, idempotent: true },
-            Self::RunScript(_) => CallTraits { access: Access::Exclusive, idempotent: false },
+            Self::RunScript(Script { execution, .. }) => match execution {
+                Some(Execution { destructive: false, idempotent, .. }) => {
+                    CallTraits { access: Access::Shared, idempotent: *idempotent }
+                }
+                Some(Execution { idempotent, .. }) => {
+                    CallTraits { access: Access::Exclusive, idempotent: *idempotent }
+                }
+                None => CallTraits { access: Access::Exclusive, idempotent: false },
+            },
         }
     }
 }
@@ -141,6 +154,13 @@ impl SkillTools {
                 None => Err(self.unknown(name)),
             },
         }
+    }
+
+    /// What the manifest of the skill says that a call names; none where it names none, or has none.
+    fn execution(&self, fields: &Fields<'_>) -> Result<Option<Execution>, String> {
+        let named = self.skill(fields)?;
+        let skill = named.and_then(|name| self.skills.get(&name));
+        Ok(skill.and_then(|skill| execution(skill)).copied())
     }
 
     fn unknown(&self, name: &str) -> String {

@@ -25,7 +25,7 @@ use crate::approver::Approver;
 use crate::builtin::Request;
 use crate::input::kind;
 use crate::limits::OutputLimits;
-use crate::skills::{SkillCall, SkillOutcome, SkillRequest, SkillTools};
+use crate::skills::{SkillCall, SkillOutcome, SkillRequest, SkillTools, is_granted};
 use crate::text::quote;
 use crate::tool::{Caller, Tool, ToolContext, ToolOutcome, ToolStatus};
 
@@ -201,7 +201,11 @@ impl Toolbox {
             )
             .into();
         }
-        let deadline = self.clock.deadline(self.timeout).earlier(context.deadline);
+        let own = match &prepared {
+            Prepared::Skill(tools, request) => tools.time_for(request, &context.standing),
+            _ => None,
+        };
+        let deadline = self.clock.deadline(own.unwrap_or(self.timeout)).earlier(context.deadline);
         // Cancelled when this future ends in whatever way, so that nothing outlives the call.
         let cancel = context.cancel.child_token();
         let _guard = cancel.clone().drop_guard();
@@ -318,12 +322,41 @@ impl ToolRunner for Toolbox {
         }
     }
 
-    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
-        match self.prepare(call) {
+    fn authorize<'a>(&'a self, call: &'a ToolCall, standing: &'a Standing) -> BoxFuture<'a, Authorization> {
+        let request = match self.prepare(call) {
             // It only produces an error: nobody need be asked.
-            Prepared::Rejected(_) => Box::pin(future::ready(Authorization::Allow)),
-            _ => self.approver.review(call, self.caller.as_ref()),
-        }
+            Prepared::Rejected(_) => return Box::pin(future::ready(Authorization::Allow)),
+            Prepared::Skill(_, request) => Some(request),
+            _ => None,
+        };
+        Box::pin(async move {
+            let skills = self.skills.as_ref().map(|skills| &skills.skills);
+            match self.approver.review(call, self.caller.as_ref()).await {
+                Authorization::Ask { .. }
+                    if is_granted(call, standing)
+                        || skills
+                            .is_some_and(|skills| skills.is_allowed(call, request.as_ref(), standing)) =>
+                {
+                    Authorization::Allow
+                }
+                Authorization::Allow => {
+                    match skills.zip(request).and_then(|(skills, request)| skills.caution(&request, standing))
+                    {
+                        Some(_) if is_granted(call, standing) => Authorization::Allow,
+                        Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
+                        Some(_) => {
+                            tracing::warn!(
+                                call_id = call.id.as_str(),
+                                "a script that asks for caution runs, and nobody can be asked"
+                            );
+                            Authorization::Allow
+                        }
+                        None => Authorization::Allow,
+                    }
+                }
+                other => other,
+            }
+        })
     }
 
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
