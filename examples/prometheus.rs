@@ -6,6 +6,8 @@
 //! cargo run --example prometheus 127.0.0.1:9464  # serves
 //! ```
 //!
+//! A runtime with spares (`RuntimeOptions::pool`) tells of its pools, too: `conjure_pool_claims_total` by `outcome` gives their hit rate.
+//!
 //! Labels have few values: only the first tenants have series of their own (`MeterOptions::tenants`), all others are `other`.
 
 use std::error::Error;

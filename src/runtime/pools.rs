@@ -50,9 +50,14 @@ impl Pools {
         let spec =
             SpareSpec { network: config.network().clone(), limits: *config.limits(), floor: *config.floor() };
         let (mut kinds, mut actors) = (BTreeMap::new(), Vec::new());
-        for (kind, size) in [(ExecutorKind::Jail, settings.jail), (ExecutorKind::Docker, settings.docker)] {
+        let of_kinds = [
+            (ExecutorKind::Jail, "the starts of jails", settings.jail),
+            (ExecutorKind::Docker, "the starts of containers", settings.docker),
+        ];
+        for (kind, starts, size) in of_kinds {
             let size = size.unwrap_or_default();
             let mut options = PoolOptions::of_size(size);
+            options.starts = starts;
             options.max_age = settings.max_age.unwrap_or(options.max_age);
             options.starts_at_once = settings.starts_at_once.unwrap_or(options.starts_at_once);
             // Which of them it is, where configurations differ.

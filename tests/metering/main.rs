@@ -8,8 +8,8 @@ use std::time::Duration;
 use conjure::metrics::MeterOptions;
 use conjure::{
     ApiErrorKind, Clock as _, Config, Environment, ExecutorKind, Gate, Model, ModelError, ModelErrorKind,
-    Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings, Share, SystemClock, TenantId, model_fn,
-    parse_response,
+    PoolSettings, Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings, Share, SystemClock,
+    TenantId, model_fn, parse_response,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -67,6 +67,7 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
     let gate = Gate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
     let options = RuntimeOptions::from(config)
+        .pool(PoolSettings { jail: Some(1), ..PoolSettings::default() })
         .model("echo", model())
         .sandbox_gate(gate)
         .metrics(MeterOptions { tenants: 2, tools: 1 });
@@ -78,6 +79,16 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
         assert!((found - expected).abs() < 1e-9, "{series} is {found}, not {expected}: {}", handle.render());
     };
 
+    // A spare that is ready serves the first one.
+    let ready = || runtime.pools().first().is_some_and(|pool| pool.ready == 1);
+    while !ready() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let pool = runtime.pools()[0].name.clone();
+    let of_pool = |metric: &str, labels: &str| format!(r#"{metric}{{pool="{pool}"{labels}}}"#);
+    check(&of_pool("conjure_pool_ready", ""), 1.0);
+    check(&of_pool("conjure_pool_starting", ""), 0.0);
+    check(&of_pool("conjure_pool_spares_total", r#",outcome="ready""#), 1.0);
     let acme = open("acme").await;
     say(&acme, "bash_tool echo hello").await;
     check(r#"conjure_turns_total{tenant="acme",stop="answered"}"#, 1.0);
@@ -92,6 +103,11 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     check(r#"conjure_sandboxes_live{tenant="acme"}"#, 1.0);
     check(r#"conjure_sandbox_starts_total{tenant="acme",outcome="ok"}"#, 1.0);
     check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
+
+    check(&of_pool("conjure_pool_claims_total", r#",outcome="hit""#), 1.0);
+    check(&of_pool("conjure_pool_claims_total", r#",outcome="miss""#), 0.0);
+    // The starts of each kind are counted by themselves.
+    assert!(handle.render().contains(r#"conjure_gate_admitted{gate="the starts of jails"}"#));
 
     // What the model makes up has no series of its own, nor has a failure that the service makes up.
     say(&acme, "made_up_tool 1").await;
@@ -129,4 +145,6 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     check(r#"conjure_sessions_live{tenant="acme"}"#, 0.0);
     check(r#"conjure_sessions_live{tenant="globex"}"#, 0.0);
     check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 0.0);
+    check(&of_pool("conjure_pool_ready", ""), 0.0);
+    check(&of_pool("conjure_pool_starting", ""), 0.0);
 }

@@ -69,6 +69,18 @@ pub const GATE_WAITING: &str = "conjure_gate_waiting";
 /// What a gate has refused. `gate`.
 pub const GATE_REFUSED: &str = "conjure_gate_refused_total";
 
+/// Sessions that a pool of spares could serve or not. `pool`: its name; `outcome`: `hit` (it got a spare), `miss` (one had to be made).
+pub const POOL_CLAIMS: &str = "conjure_pool_claims_total";
+
+/// Spares. `pool`; `outcome`: `ready` (made), `failed` (not made), `died` (ended while it waited), `retired` (too old).
+pub const POOL_SPARES: &str = "conjure_pool_spares_total";
+
+/// Spares that are ready at the moment. `pool`.
+pub const POOL_READY: &str = "conjure_pool_ready";
+
+/// Spares that are being started at the moment, or wait for that. `pool`.
+pub const POOL_STARTING: &str = "conjure_pool_starting";
+
 /// Says of each metric what it is and in which unit, to the recorder that is installed: once, after it was.
 pub fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
@@ -93,4 +105,8 @@ pub fn describe() {
     describe_gauge!(GATE_ADMITTED, Unit::Count, "What a gate has admitted at the moment");
     describe_gauge!(GATE_WAITING, Unit::Count, "Who waits at a gate at the moment");
     describe_counter!(GATE_REFUSED, Unit::Count, "What a gate has refused");
+    describe_counter!(POOL_CLAIMS, Unit::Count, "Sessions that got a spare or not");
+    describe_counter!(POOL_SPARES, Unit::Count, "Spares that were made, or were not, or are gone unused");
+    describe_gauge!(POOL_READY, Unit::Count, "Spares that are ready at the moment");
+    describe_gauge!(POOL_STARTING, Unit::Count, "Spares that are being started at the moment");
 }

@@ -5,7 +5,6 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use super::machine::{Gone, Machine, Number, Policy};
-use super::shelf::{Shelf, count};
+use super::meter::Event;
 use super::spec::{Makings, Spare, SpareSource};
 use crate::supervision::{Address, Context, Failure, Flow, Job, Waiting, Worker};
 
@@ -77,7 +76,7 @@ impl<M: SpareSource> PoolActor<M> {
         }
         for number in plan.retire {
             if let Some(spare) = self.makings.shelf.remove(number) {
-                count(&self.makings.shelf.counts.retired);
+                self.makings.shelf.meter.count(Event::Retired);
                 context.spawn_lasting(|_| spare.retire());
             }
         }
@@ -98,10 +97,9 @@ impl<M: SpareSource> PoolActor<M> {
     }
 
     fn failed(&mut self, error: &SandboxError) {
-        let counts = &self.makings.shelf.counts;
-        count(&counts.failed);
-        let name = &self.makings.name;
-        *counts.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        let Makings { shelf, name, .. } = &*self.makings;
+        shelf.meter.count(Event::Failed);
+        *shelf.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
         if error.kind() == SandboxErrorKind::Unsupported {
             tracing::warn!(pool = %name, %error, "there are no spares");
             self.machine.impossible();
@@ -129,7 +127,7 @@ impl<M: SpareSource> Worker for PoolActor<M> {
             PoolMessage::Failed(error) => self.failed(&error),
             PoolMessage::Gone(number, how) => {
                 if how == Gone::Died {
-                    count(&self.makings.shelf.counts.died);
+                    self.makings.shelf.meter.count(Event::Died);
                     tracing::warn!(pool = %self.makings.name, "a spare has ended while it waited; it is replaced");
                 }
                 self.machine.gone(self.now(), number, how, roll());
@@ -152,7 +150,7 @@ async fn make_and_keep<M: SpareSource>(
         let _ = address.send_by(message, Deadline::NEVER).await;
     };
     let deadline = SystemClock.deadline(makings.options.start_within);
-    let starting = Starting::begin(&makings.shelf);
+    let starting = makings.shelf.meter.starts();
     let making = AssertUnwindSafe(make(makings, deadline, over)).catch_unwind();
     let made = making.await.unwrap_or_else(|_| {
         let message = "the making of a spare panicked";
@@ -165,7 +163,7 @@ async fn make_and_keep<M: SpareSource>(
         Ok(spare) => spare,
         Err(error) => return tell(PoolMessage::Failed(error)).await,
     };
-    count(&makings.shelf.counts.refills);
+    makings.shelf.meter.count(Event::Ready);
     let ended = spare.ended();
     let (number, left) = makings.shelf.put(spare);
     tell(PoolMessage::Ready(number)).await;
@@ -211,21 +209,5 @@ async fn make<M: SpareSource>(
         biased;
         made = making => Some(made),
         () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE)) => None,
-    }
-}
-
-/// One is being started.
-struct Starting<'a, S>(&'a Shelf<S>);
-
-impl<'a, S> Starting<'a, S> {
-    fn begin(shelf: &'a Shelf<S>) -> Self {
-        shelf.counts.starting.fetch_add(1, Ordering::Relaxed);
-        Self(shelf)
-    }
-}
-
-impl<S> Drop for Starting<'_, S> {
-    fn drop(&mut self) {
-        self.0.counts.starting.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -19,6 +19,7 @@
 
 mod actor;
 mod machine;
+mod meter;
 mod shelf;
 mod spec;
 

@@ -1,21 +1,24 @@
 //! Where spares wait: the pool's actor puts them there, whoever claims one takes it, without asking the actor.
 //!
-//! State: the spares that are ready, and what was counted; in memory.
+//! State: the spares that are ready, in memory.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
 use super::machine::Number;
+use super::meter::Meter;
 use super::spec::Spare;
 
 #[derive(Debug)]
 pub(super) struct Shelf<S> {
     spares: Mutex<VecDeque<Waiting<S>>>,
     next: AtomicU64,
-    pub(super) counts: Counts,
+    pub(super) meter: Meter,
+    /// Why the last one could not be made.
+    pub(super) failure: Mutex<Option<String>>,
 }
 
 /// A spare that waits.
@@ -27,26 +30,11 @@ struct Waiting<S> {
     left: CancellationToken,
 }
 
-/// What happened so far, and what is under way.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    pub(super) refills: AtomicU64,
-    pub(super) died: AtomicU64,
-    pub(super) retired: AtomicU64,
-    pub(super) failed: AtomicU64,
-    pub(super) starting: AtomicUsize,
-    pub(super) failure: Mutex<Option<String>>,
-}
-
-impl<S> Default for Shelf<S> {
-    fn default() -> Self {
-        Self { spares: Mutex::default(), next: AtomicU64::new(1), counts: Counts::default() }
-    }
-}
-
 impl<S> Shelf<S> {
+    pub(super) fn new(meter: Meter) -> Self {
+        Self { spares: Mutex::default(), next: AtomicU64::new(1), meter, failure: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Waiting<S>>> {
         self.spares.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +43,9 @@ impl<S> Shelf<S> {
     pub(super) fn put(&self, spare: S) -> (Number, CancellationToken) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let left = CancellationToken::new();
-        self.lock().push_back(Waiting { number, spare, left: left.clone() });
+        let mut spares = self.lock();
+        spares.push_back(Waiting { number, spare, left: left.clone() });
+        self.meter.says_ready(spares.len());
         (number, left)
     }
 
@@ -63,7 +53,9 @@ impl<S> Shelf<S> {
     pub(super) fn remove(&self, number: Number) -> Option<S> {
         let mut spares = self.lock();
         let at = spares.iter().position(|waiting| waiting.number == number)?;
-        spares.remove(at).map(Waiting::leave)
+        let taken = spares.remove(at).map(Waiting::leave);
+        self.meter.says_ready(spares.len());
+        taken
     }
 
     pub(super) fn len(&self) -> usize {
@@ -76,7 +68,9 @@ impl<S: Spare> Shelf<S> {
     pub(super) fn take(&self) -> Option<S> {
         let mut spares = self.lock();
         let at = spares.iter().position(|waiting| waiting.spare.is_live())?;
-        spares.remove(at).map(Waiting::leave)
+        let taken = spares.remove(at).map(Waiting::leave);
+        self.meter.says_ready(spares.len());
+        taken
     }
 }
 
@@ -85,8 +79,4 @@ impl<S> Waiting<S> {
         self.left.cancel();
         self.spare
     }
-}
-
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use conjure_sandbox::{SandboxError, SandboxErrorKind};
 use futures_util::future::BoxFuture;
 
 use super::actor::PoolActor;
-use super::shelf::{Shelf, count};
+use super::meter::{Event, Meter};
+use super::shelf::Shelf;
 use crate::admission::{Gate, Overloaded, Permit, Share};
 use crate::supervision::{Backoff, ChildId, ChildSpec, SpecError, WorkerSpec};
 
@@ -47,6 +47,8 @@ pub struct PoolOptions {
     pub size: usize,
     /// When a spare that waits is too old, and replaced.
     pub max_age: Duration,
+    /// What the gate of the starts is called, in messages and metrics: each pool of a process should have another.
+    pub starts: &'static str,
     /// How many are started at a time, spares and what is made because there was none together.
     pub starts_at_once: usize,
     /// What each tenant may have of those starts; so many may wait for one.
@@ -65,6 +67,7 @@ impl PoolOptions {
         Self {
             size,
             max_age: Duration::from_secs(30 * 60),
+            starts: "the starts of sandboxes",
             starts_at_once: std::thread::available_parallelism().map_or(1, NonZero::get),
             share: Share::default(),
             start_within: Duration::from_secs(60),
@@ -96,8 +99,8 @@ impl<M: SpareSource> PoolSpec<M> {
     /// None that a caller could cause.
     pub fn new(name: ChildId, source: M, options: PoolOptions) -> Result<Self, IdError> {
         let starts = u32::try_from(options.starts_at_once.max(1)).unwrap_or(u32::MAX);
-        let starts = Gate::new("the starts of sandboxes", starts, options.share);
-        let (tenant, shelf) = (TenantId::new(REFILLS)?, Shelf::default());
+        let starts = Gate::new(options.starts, starts, options.share);
+        let (tenant, shelf) = (TenantId::new(REFILLS)?, Shelf::new(Meter::new(name.to_string())));
         Ok(Self { makings: Makings { name, source, options, starts, tenant, shelf } })
     }
 
@@ -142,7 +145,7 @@ impl<M: SpareSource> Pool<M> {
         while let Some(spare) = shelf.take() {
             match claim(spare).await {
                 Ok(claimed) => {
-                    count(&shelf.counts.hits);
+                    shelf.meter.count(Event::Hit);
                     return Some(claimed);
                 }
                 Err(error) if error.kind() == SandboxErrorKind::Lost => {
@@ -160,7 +163,7 @@ impl<M: SpareSource> Pool<M> {
 
     /// Counts a session that no spare of it could serve.
     pub fn missed(&self) {
-        count(&self.makings.shelf.counts.misses);
+        self.makings.shelf.meter.count(Event::Miss);
     }
 
     /// Waits until one more may be started for this tenant.
@@ -175,21 +178,20 @@ impl<M: SpareSource> Pool<M> {
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let Makings { name, options, shelf, starts, .. } = &*self.makings;
-        let counts = &shelf.counts;
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let meter = &shelf.meter;
         PoolStats {
             name: name.to_string(),
             size: options.size,
             ready: shelf.len(),
-            starting: counts.starting.load(Ordering::Relaxed),
+            starting: meter.starting(),
             waiting: starts.load().waiting,
-            hits: of(&counts.hits),
-            misses: of(&counts.misses),
-            refills: of(&counts.refills),
-            died: of(&counts.died),
-            retired: of(&counts.retired),
-            failed: of(&counts.failed),
-            last_failure: counts.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            hits: meter.of(Event::Hit),
+            misses: meter.of(Event::Miss),
+            refills: meter.of(Event::Ready),
+            died: meter.of(Event::Died),
+            retired: meter.of(Event::Retired),
+            failed: meter.of(Event::Failed),
+            last_failure: shelf.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }

@@ -1,0 +1,117 @@
+//! What happens in a pool, counted: for whoever asks the pool, and for the host's recorder of metrics.
+//!
+//! State: the counts, in memory. They are those of the pool, over all incarnations of its actor.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use metrics::{Gauge, SharedString, counter, gauge};
+
+use crate::metrics::names;
+
+/// What happens in a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A session got a spare.
+    Hit,
+    /// One had to be made for a session.
+    Miss,
+    /// A spare became ready.
+    Ready,
+    /// A spare could not be made.
+    Failed,
+    /// A spare ended while it waited.
+    Died,
+    /// A spare was too old.
+    Retired,
+}
+
+/// How often each of them happened, and how many are being started.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pool: SharedString,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    ready: AtomicU64,
+    failed: AtomicU64,
+    died: AtomicU64,
+    retired: AtomicU64,
+    starting: AtomicUsize,
+}
+
+/// One is being started until this is dropped.
+pub(super) struct Starting<'a>(&'a Meter);
+
+impl Meter {
+    /// Of the pool of this name.
+    pub(super) fn new(pool: String) -> Self {
+        Self {
+            pool: pool.into(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            ready: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            died: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+            starting: AtomicUsize::new(0),
+        }
+    }
+
+    fn counter(&self, event: Event) -> &AtomicU64 {
+        match event {
+            Event::Hit => &self.hits,
+            Event::Miss => &self.misses,
+            Event::Ready => &self.ready,
+            Event::Failed => &self.failed,
+            Event::Died => &self.died,
+            Event::Retired => &self.retired,
+        }
+    }
+
+    /// Counts one of these.
+    pub(super) fn count(&self, event: Event) {
+        self.counter(event).fetch_add(1, Ordering::Relaxed);
+        let (metric, outcome) = match event {
+            Event::Hit => (names::POOL_CLAIMS, "hit"),
+            Event::Miss => (names::POOL_CLAIMS, "miss"),
+            Event::Ready => (names::POOL_SPARES, "ready"),
+            Event::Failed => (names::POOL_SPARES, "failed"),
+            Event::Died => (names::POOL_SPARES, "died"),
+            Event::Retired => (names::POOL_SPARES, "retired"),
+        };
+        counter!(metric, "pool" => self.pool.clone(), "outcome" => outcome).increment(1);
+    }
+
+    /// How often this happened.
+    pub(super) fn of(&self, event: Event) -> u64 {
+        self.counter(event).load(Ordering::Relaxed)
+    }
+
+    /// So many are ready. To be said by one at a time.
+    pub(super) fn says_ready(&self, count: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "nobody has so many spares")]
+        gauge!(names::POOL_READY, "pool" => self.pool.clone()).set(count as f64);
+    }
+
+    /// One is being started.
+    pub(super) fn starts(&self) -> Starting<'_> {
+        self.starting.fetch_add(1, Ordering::Relaxed);
+        self.starting_gauge().increment(1.0);
+        Starting(self)
+    }
+
+    /// How many are being started.
+    pub(super) fn starting(&self) -> usize {
+        self.starting.load(Ordering::Relaxed)
+    }
+
+    fn starting_gauge(&self) -> Gauge {
+        gauge!(names::POOL_STARTING, "pool" => self.pool.clone())
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.starting.fetch_sub(1, Ordering::Relaxed);
+        self.0.starting_gauge().decrement(1.0);
+    }
+}
