@@ -179,9 +179,8 @@ impl Spare {
         let is_wanted = Arc::clone(&wanted.0);
         // A thread that is not broken off, and keeps the sandbox for as long. It may begin late.
         let moving = tokio::task::spawn_blocking(move || {
-            let moved = hand_over(&from, &workspace, &is_wanted).and_then(|had| match sandbox.follower() {
-                Some(follower) => follower.moved(&workspace).map(|()| had),
-                None => Ok(had),
+            let moved = hand_over(&from, &workspace, &is_wanted, || {
+                sandbox.follower().map_or(Ok(()), |follower| follower.moved(&workspace))
             });
             (sandbox, moved)
         });

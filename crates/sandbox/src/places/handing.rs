@@ -12,6 +12,10 @@
 //! all files are in the workspace. After a crash at any point in between, whoever uses the workspace next first moves what is
 //! left there ([`settle`]). Each step is one rename, so a file is in one of the two folders at any time, and never lost. A lock
 //! of the kernel's on the place keeps others out meanwhile; it ends with the process.
+//!
+//! Nothing is flushed to the disk. What commands write is not either, so after a crash of the machine a workspace has what the
+//! file system had written by then; and a rename is one step of its journal, so also then a file is in one of the two folders.
+//! Flushing would cost each claim some milliseconds, and promise nothing about what the files hold.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -41,12 +45,18 @@ pub(crate) enum Had {
 }
 
 /// Has the folder `from`, which is empty, be the workspace `to`, with all that was there, unless nobody wants that any more: then
-/// nothing is done. Blocks.
+/// nothing is done. Whoever must know that the folder lies elsewhere now is told by `moved`, also when what comes after that
+/// fails. Blocks.
 ///
 /// # Errors
 /// When the two lie on different file systems or belong to different users, when `from` is not empty, and by the system. The
-/// session has its files then as it had them, or [`settle`] completes what was begun.
-pub(crate) fn hand_over(from: &Path, to: &Path, is_wanted: &AtomicBool) -> Result<Had, SandboxError> {
+/// session has its files then as it had them, or [`settle`] completes what was begun. Those of `moved`.
+pub(crate) fn hand_over(
+    from: &Path,
+    to: &Path,
+    is_wanted: &AtomicBool,
+    moved: impl FnOnce() -> Result<(), SandboxError>,
+) -> Result<Had, SandboxError> {
     let failed = |errno| unavailable("give away", from, errno);
     let parent = from.parent().ok_or_else(|| failed(Errno::INVAL))?;
     let name = from.file_name().ok_or_else(|| failed(Errno::INVAL))?;
@@ -65,7 +75,7 @@ pub(crate) fn hand_over(from: &Path, to: &Path, is_wanted: &AtomicBool) -> Resul
     match renameat(&spare, name, &place.folder, WORKSPACE) {
         Ok(()) => {
             place.permit_as(&was);
-            return Ok(Had::Nothing);
+            return moved().map(|()| Had::Nothing);
         }
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         Err(errno) => return Err(there(errno)),
@@ -77,8 +87,9 @@ pub(crate) fn hand_over(from: &Path, to: &Path, is_wanted: &AtomicBool) -> Resul
         let _ = unlinkat(&place.folder, INCOMING, AtFlags::REMOVEDIR);
         return Err(there(errno));
     }
+    let told = moved();
     place.settle()?;
-    Ok(Had::Files)
+    told.map(|()| Had::Files)
 }
 
 /// Completes what a host that died, or gave up, left half done with this workspace. Nothing may run in it. Blocks, also while
@@ -287,7 +298,7 @@ mod tests {
     fn an_empty_workspace_becomes_the_spares_folder() {
         let Two { spare, workspace, _folder } = two();
         let inode = fs::metadata(&spare).unwrap().ino();
-        assert_eq!(hand_over(&spare, &workspace, &AtomicBool::new(true)), Ok(Had::Nothing));
+        assert_eq!(hand_over(&spare, &workspace, &AtomicBool::new(true), || Ok(())), Ok(Had::Nothing));
         assert_eq!(fs::metadata(&workspace).unwrap().ino(), inode);
         assert!(!spare.exists());
     }
@@ -297,7 +308,7 @@ mod tests {
         let Two { spare, workspace, _folder } = two();
         let had = fill(&workspace);
         let inode = fs::metadata(&workspace).unwrap().ino();
-        let error = hand_over(&spare, &workspace, &AtomicBool::new(false)).unwrap_err();
+        let error = hand_over(&spare, &workspace, &AtomicBool::new(false), || Ok(())).unwrap_err();
         assert_eq!(error.kind(), SandboxErrorKind::Cancelled);
         assert_eq!((fs::metadata(&workspace).unwrap().ino(), names_in(&workspace)), (inode, had));
         assert!(spare.exists());
@@ -309,7 +320,7 @@ mod tests {
         let had = fill(&workspace);
         fs::set_permissions(&workspace, fs::Permissions::from_mode(0o500)).unwrap();
         let inode = fs::metadata(&spare).unwrap().ino();
-        assert_eq!(hand_over(&spare, &workspace, &AtomicBool::new(true)), Ok(Had::Files));
+        assert_eq!(hand_over(&spare, &workspace, &AtomicBool::new(true), || Ok(())), Ok(Had::Files));
         let found = fs::metadata(&workspace).unwrap();
         assert_eq!((found.ino(), found.permissions().mode() & 0o777), (inode, 0o500));
         assert_eq!(names_in(&workspace), had);
@@ -361,11 +372,30 @@ mod tests {
         let Two { spare, workspace, _folder } = two();
         fill(&workspace);
         fs::write(spare.join("file"), "").unwrap();
-        assert!(hand_over(&spare, &workspace, &AtomicBool::new(true)).is_err());
+        assert!(hand_over(&spare, &workspace, &AtomicBool::new(true), || Ok(())).is_err());
         assert!(spare.join("file").exists() && workspace.join("a/b/file").exists());
         fs::remove_dir_all(spare.parent().unwrap()).unwrap();
-        assert!(hand_over(&spare, &workspace, &AtomicBool::new(true)).is_err());
+        assert!(hand_over(&spare, &workspace, &AtomicBool::new(true), || Ok(())).is_err());
         assert!(workspace.join("a/b/file").exists());
         assert_eq!(names_in(workspace.parent().unwrap()), [WORKSPACE.to_owned()].into());
+    }
+
+    #[test]
+    fn whoever_follows_the_folder_knows_where_it_is_also_when_files_cannot_come_along() {
+        let Two { spare, workspace, _folder } = two();
+        fs::write(workspace.join("file"), "old").unwrap();
+        let inode = fs::metadata(&spare).unwrap().ino();
+        let mut told = None;
+        let moved = || {
+            told = Some(fs::metadata(&workspace).unwrap().ino());
+            // Something that is in the way of what is to come.
+            fs::write(workspace.join("file"), "new").unwrap();
+            Ok(())
+        };
+        let error = hand_over(&spare, &workspace, &AtomicBool::new(true), moved).unwrap_err();
+        assert_eq!((error.kind(), told), (SandboxErrorKind::Exists, Some(inode)));
+        fs::remove_file(workspace.join("file")).unwrap();
+        settle(&workspace).unwrap();
+        assert_eq!(fs::read_to_string(workspace.join("file")).unwrap(), "old");
     }
 }
