@@ -202,8 +202,8 @@ impl DataFolder {
     }
 
     /// Removes the contents of the store for which `is_live` says no and that were not used since `unused_since`. What
-    /// sandboxes have stays with them. Opening the folder does this by itself, with nothing live, for those that were not
-    /// used for a month. Blocks.
+    /// sandboxes have stays with them. Opening the folder does this by itself for those that were not used for a month and
+    /// that no sandbox has. Blocks.
     ///
     /// # Errors
     /// What the system says.
@@ -275,8 +275,8 @@ impl DataFolder {
         if self.is_own_workspace(workspace) { settle(workspace) } else { Ok(()) }
     }
 
-    /// Removes what dead hosts left, and once a day the contents that were not used for a month: what opening the folder does,
-    /// again. What cannot be removed is told, and in nobody's way. Blocks.
+    /// Removes what dead hosts left, and once a day the contents that were not used for a month and that nobody has a link to: what
+    /// opening the folder does, again. What cannot be removed is told, and in nobody's way. Blocks.
     pub fn tidy(&self) {
         for places in [&self.inner.sandboxes, &self.inner.workspaces] {
             match places.sweep() {
@@ -300,7 +300,10 @@ impl DataFolder {
             }
             let mark = self.inner.path.join(COLLECTED);
             File::create(&mark).map_err(|error| unusable("write", &mark, &error))?;
-            let collected = self.collect(|_| false, before(now, UNUSED))?;
+            // What a sandbox has, or a session's skill, is of use however long ago it was put there, and whatever the clock says:
+            // the sandbox that takes the place of this one gets it anew.
+            let linked = store.linked().map_err(|error| of_store(&error))?;
+            let collected = self.collect(|digest| linked.contains(digest), before(now, UNUSED))?;
             tracing::debug!(?collected, "contents that nobody used are removed");
             Ok(())
         });

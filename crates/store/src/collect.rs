@@ -1,5 +1,6 @@
 //! Making room: what crashes left, and what nobody uses any more.
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 use conjure_base::{Digest, Timestamp};
@@ -109,6 +110,25 @@ impl Store {
             }
         }
         Ok(collected)
+    }
+
+    /// The digests of the contents that somebody has a link to: removing those frees nothing yet.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn linked(&self) -> Result<HashSet<Digest>, StoreError> {
+        let mut linked = HashSet::new();
+        for variant in Variant::ALL {
+            for shard in self.inner().shards(variant)? {
+                self.inner().each(variant, &shard, |_, digest, _, stat| {
+                    if stat.st_nlink > 1 {
+                        linked.insert(digest);
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(linked)
     }
 
     /// Counts what is there.

@@ -171,3 +171,25 @@ async fn a_workspace_may_contain_its_skills() {
     let outcome = sandbox.run(Command::bash(script), options()).await.unwrap();
     assert_eq!(text(&outcome), "# PDF");
 }
+
+/// However old it is by the clock: the next sandbox of a session that goes on gets it from the store.
+#[tokio::test]
+async fn what_a_sandbox_has_is_not_collected_as_unused() {
+    let bed = bed_with(|_| {}).await;
+    let store = bed.data.store();
+    let given = store.insert_bytes(b"given", Variant::Plain).unwrap().digest;
+    let unused = store.insert_bytes(b"unused", Variant::Plain).unwrap().digest;
+    bed.provide(Provision::file(Shelf::Artifacts, "given", store, given, Variant::Plain)).await.unwrap();
+    for digest in [given, unused] {
+        let hex = digest.to_hex();
+        let path = store.root().join("plain").join(&hex[..2]).join(&hex[2..]);
+        let long_ago = fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
+        fs::File::open(path).unwrap().set_times(long_ago).unwrap();
+    }
+    // As on another day.
+    fs::remove_file(bed.data.path().join("collected")).unwrap();
+    bed.data.tidy();
+    let left = [given, unused].map(|digest| store.contains(&digest, Variant::Plain).unwrap());
+    assert_eq!(left, [true, false]);
+    bed.sandbox.cleanup().await;
+}

@@ -157,6 +157,7 @@ fn what_is_neither_live_nor_in_use_is_collected() {
     bed.store.insert_bytes(b"dead!", Variant::Executable).unwrap();
     let (path, folder) = bed.folder("place");
     bed.store.link_into(&dead, Variant::Plain, &folder, Path::new("linked")).unwrap();
+    assert_eq!(bed.store.linked().unwrap(), [dead].into());
     let kept = bed.store.collect(|_| false, NEVER).unwrap();
     assert_eq!((kept.removed, kept.kept), (0, 3));
     let collected = bed.store.collect(|digest| *digest == live, in_an_hour()).unwrap();
