@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_actors::session::SessionError;
 use conjure_base::{Clock as _, Deadline, Digest, SessionId, SystemClock, TenantId};
 use conjure_conversation::PinnedSkill;
-use conjure_journal::SessionKey;
+use conjure_journal::{JournalError, SessionKey};
 
 use super::error::RuntimeError;
 use super::handle::Runtime;
@@ -20,12 +21,24 @@ use super::records::Records;
 /// How long a session may take to stop for good.
 const STOPPING: Duration = Duration::from_secs(30);
 
+/// How long one whose deletion was refused waits for others of this process who open or delete.
+const REFUSED: Duration = Duration::from_millis(500);
+
 /// Which skills a session keeps.
 pub(super) enum Kept {
     /// Its record says it, where it has one.
     AsRecorded,
     /// It may have none.
     These(Vec<PinnedSkill>),
+}
+
+/// Under which condition a session is deleted.
+#[derive(Clone, Copy)]
+pub(super) enum Only {
+    /// Under none.
+    Always,
+    /// When it holds so many events, still: nobody used it since it was looked at.
+    Unchanged(u64),
 }
 
 /// What is left of a deleted session's skills.
@@ -44,11 +57,18 @@ impl Runtime {
     /// workspace that it left is removed even so. When another process has it, or it does not stop.
     pub async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), RuntimeError> {
         let (runtime, key) = (self.clone(), SessionKey::new(tenant.clone(), id));
-        let deleting = async move { runtime.remove(&key, Kept::AsRecorded).await };
+        let deleting = async move { runtime.remove(&key, Kept::AsRecorded, Only::Always).await };
         self.inner.work.whole("the deletion of a session", deleting).await
     }
 
-    pub(super) async fn remove(&self, key: &SessionKey, kept: Kept) -> Result<(), RuntimeError> {
+    /// The same for a session that holds so many events, still; another one is kept, which is an error.
+    pub(super) async fn delete_unchanged(&self, key: SessionKey, events: u64) -> Result<(), RuntimeError> {
+        let runtime = self.clone();
+        let deleting = async move { runtime.remove(&key, Kept::AsRecorded, Only::Unchanged(events)).await };
+        self.inner.work.whole("the deletion of a session", deleting).await
+    }
+
+    pub(super) async fn remove(&self, key: &SessionKey, kept: Kept, only: Only) -> Result<(), RuntimeError> {
         let deadline = SystemClock.deadline(STOPPING);
         let records = self.records().await?;
         let kept = match kept {
@@ -67,17 +87,28 @@ impl Runtime {
             Err(error) => return Err(error),
         }
         // Asking makes none.
+        let tree = &self.inner.tree;
+        let deleting = async || match only {
+            Only::Always => tree.delete(key, deadline).await,
+            Only::Unchanged(events) => tree.delete_unchanged(key, events, deadline).await,
+        };
         let Some(home) = self.inner.outfitter.existing(key).await? else {
-            return Ok(self.inner.tree.delete(key, deadline).await?);
+            return Ok(deleting().await?);
         };
         let pass = home.gate.pass(deadline).await?;
         home.mark(key.session).await?;
-        let deleted = self.inner.tree.delete(key, deadline).await.map_err(RuntimeError::from);
+        let deleted = deleting().await.map_err(RuntimeError::from);
         match deleted {
             // Also when it never was recorded, it may have a workspace.
             Ok(()) | Err(RuntimeError::NotFound { .. }) => self.inner.outfitter.forget(key, &home).await?,
-            // Whether it is gone may not be known.
-            Err(error) => return Err(error),
+            Err(error) => {
+                drop(pass);
+                // Whether it is gone may not be known, and then the mark stays.
+                if is_refusal(&error) {
+                    take_back_mark(&home, key, &records).await;
+                }
+                return Err(error);
+            }
         }
         drop(pass);
         match unpin(&home, key, kept, &records, deadline).await {
@@ -88,6 +119,25 @@ impl Runtime {
             }
         }
         deleted
+    }
+}
+
+/// Whether nothing was deleted, for certain: somebody else has the session, or has used it.
+const fn is_refusal(error: &RuntimeError) -> bool {
+    matches!(
+        error,
+        RuntimeError::Session(SessionError::TakenOver { .. })
+            | RuntimeError::Journal(JournalError::Conflict { .. })
+    )
+}
+
+/// Notes that nothing of this session is under way, unless somebody else opens or deletes sessions of the tenant just now, who may
+/// have set the mark, too; then it is for the next start.
+async fn take_back_mark(home: &Arc<TenantHome>, key: &SessionKey, records: &Records) {
+    let Ok(Some(_alone)) = home.gate.alone(SystemClock.deadline(REFUSED)).await else { return };
+    // One that holds nothing was being opened by somebody who may be dead.
+    if records.info(key).await.is_ok_and(|info| info.events > 0) {
+        home.unmark(key.session).await;
     }
 }
 

@@ -15,7 +15,7 @@ use conjure_conversation::{Activation, Delivery, Limits, PinnedSkill, Profile};
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
 
-use super::deleting::Kept;
+use super::deleting::{Kept, Only};
 use super::error::RuntimeError;
 use super::handle::Runtime;
 use super::home::TenantHome;
@@ -111,7 +111,7 @@ impl Runtime {
 
     /// Leaves nothing of a session that nobody has.
     async fn undo(&self, key: &SessionKey, kept: Kept) {
-        match self.remove(key, kept).await {
+        match self.remove(key, kept, Only::Always).await {
             Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
             Err(error) => tracing::warn!(session = %key, %error, "a session that nobody has is left"),
         }

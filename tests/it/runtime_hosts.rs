@@ -30,6 +30,8 @@ async fn two_runtimes_in_one_process_share_a_data_folder() {
     assert!(taken.to_string().contains("leased by"), "{taken}");
     let taken = second.delete(&acme, opened[0].id()).await.unwrap_err();
     assert!(matches!(taken, RuntimeError::Session(SessionError::TakenOver { .. })), "{taken}");
+    // Nothing of it is under way then.
+    assert_eq!(on_disk(&host)[2], 0);
     assert_eq!(ask(&opened[0], "$ cat note").await, "it says: mine\n");
     opened[0].close().await.unwrap();
     let deadline = soon();

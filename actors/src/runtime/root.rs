@@ -199,6 +199,28 @@ impl Runtime {
     /// [`RuntimeError::NotFound`] when the tenant has none of this id; [`SessionError::TakenOver`] when another process has
     /// it; [`RuntimeError::NotStopped`] when it did not end before the deadline: then it may be forgotten or not.
     pub async fn delete(&self, key: &SessionKey, deadline: Deadline) -> Result<(), RuntimeError> {
+        self.delete_as(key, None, deadline).await
+    }
+
+    /// The same for a session in which nothing was recorded since it was looked at, when it held so many `events`.
+    ///
+    /// # Errors
+    /// As [`Runtime::delete`]; [`JournalError::Conflict`] when it holds more by now: it is kept, whoever used it.
+    pub async fn delete_unchanged(
+        &self,
+        key: &SessionKey,
+        events: u64,
+        deadline: Deadline,
+    ) -> Result<(), RuntimeError> {
+        self.delete_as(key, Some(events), deadline).await
+    }
+
+    async fn delete_as(
+        &self,
+        key: &SessionKey,
+        unchanged: Option<u64>,
+        deadline: Deadline,
+    ) -> Result<(), RuntimeError> {
         let Setting { journal, options, .. } = &self.inner.setting;
         let failed = |error: CallFailure| match error {
             CallFailure::Journal(JournalError::NotFound { .. }) => {
@@ -209,12 +231,25 @@ impl Runtime {
             }
             error => failed(error),
         };
-        journal.call(|journal| journal.session(key)).await.map_err(failed)?;
+        let info = journal.call(|journal| journal.session(key)).await.map_err(failed)?;
+        // Whoever uses it just now is not interrupted for nothing.
+        if let Some(expected) = unchanged.filter(|events| *events != info.events) {
+            return Err(RuntimeError::Journal(JournalError::Conflict { expected, found: info.events }));
+        }
         self.stop(key, deadline).await?;
         // Of another process it is not taken. A handle here that revives it meanwhile loses it again.
         let lease = |journal: &dyn Journal| journal.acquire(key, &options.owner, options.lease);
-        journal.call(lease).await.map_err(failed)?;
-        journal.call(|journal| journal.delete_session(key)).await.map_err(failed)?;
+        let lease = journal.call(lease).await.map_err(failed)?;
+        let deleted = journal.call(|journal| match unchanged {
+            Some(events) => journal.delete_unchanged(key, events),
+            None => journal.delete_session(key),
+        });
+        if let Err(error) = deleted.await {
+            if let Err(error) = journal.call(|journal| journal.release(key, lease.epoch)).await {
+                tracing::debug!(session = %key, %error, "a lease was not given back; it ends by itself");
+            }
+            return Err(failed(error));
+        }
         let stopped = self.stop(key, deadline).await;
         if let Some(shared) = self.inner.index.get(key) {
             shared.hub.end(SessionError::NotFound { session: key.session });

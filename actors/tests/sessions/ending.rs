@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
+use conjure_actors::runtime::{Runtime, RuntimeError, RuntimeOptions, SessionSpec};
 use conjure_actors::session::{Session, SessionError, SessionStatus, Subscription, Turn, TurnEvent, Update};
 use conjure_base::TenantId;
-use conjure_journal::Owner;
+use conjure_journal::{JournalError, Owner};
 
 use crate::support::{SECOND, memory, soon};
 use crate::world::{Host, Stage, answered, key, options};
@@ -94,6 +94,25 @@ async fn the_deletion_of_a_session_is_heard() {
     hears(&mut listening, "heard: hello").await;
     runtime.delete(&key(&session), soon()).await.unwrap();
     assert_eq!(heard_all(&mut listening).await, SessionError::NotFound { session: session.id() });
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// Who deletes what rested decides by what it has seen, and somebody may use the session just then.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_used_meanwhile_is_not_deleted() {
+    let runtime = runtime(&Stage::default()).await;
+    let session = runtime.open(SessionSpec::new(tenant())).await.unwrap();
+    let key = key(&session);
+    let journal = runtime.journal().journal().await.unwrap();
+    let seen = journal.session(&key).await.unwrap().events;
+    assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
+    let kept = runtime.delete_unchanged(&key, seen, soon()).await.unwrap_err();
+    assert!(matches!(kept, RuntimeError::Journal(JournalError::Conflict { .. })), "{kept}");
+    assert_eq!(session.send("once more").await.unwrap().end().await, Ok(answered()));
+    let seen = journal.session(&key).await.unwrap().events;
+    runtime.delete_unchanged(&key, seen, soon()).await.unwrap();
+    let gone = runtime.delete_unchanged(&key, seen, soon()).await.unwrap_err();
+    assert!(matches!(gone, RuntimeError::NotFound { .. }), "{gone}");
     runtime.shutdown(soon()).await.unwrap();
 }
 

@@ -225,6 +225,10 @@ impl Journal for Faulty {
         self.inner.delete_session(key)
     }
 
+    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
+        self.inner.delete_unchanged(key, events)
+    }
+
     fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
         self.inner.delete_tenant(tenant)
     }

@@ -128,6 +128,12 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// `NotFound`.
     fn delete_session(&self, key: &SessionKey) -> Reply<()>;
 
+    /// Forgets a session in the same way, in which nothing was recorded since it was looked at: it held so many `events` then.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` when it holds more by now, and is kept.
+    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()>;
+
     /// Forgets all sessions of a tenant, and its counters, in the way of [`Journal::delete_session`]. How many there were.
     ///
     /// # Errors

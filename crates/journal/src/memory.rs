@@ -91,6 +91,15 @@ impl State {
             .ok_or_else(|| JournalError::NotFound { session: key.clone() })
     }
 
+    fn delete(&mut self, key: &SessionKey) -> Result<(), JournalError> {
+        self.session(key)?;
+        if let Some(sessions) = self.tenants.get_mut(&key.tenant) {
+            sessions.remove(&key.session);
+        }
+        self.tenants.retain(|_, sessions| !sessions.is_empty());
+        Ok(())
+    }
+
     fn create(&mut self, key: &SessionKey, now: Timestamp) -> Result<(), JournalError> {
         let sessions = self.tenants.entry(key.tenant.clone()).or_default();
         if sessions.contains_key(&key.session) {
@@ -333,13 +342,16 @@ impl Journal for MemoryJournal {
     }
 
     fn delete_session(&self, key: &SessionKey) -> Reply<()> {
+        self.call(|state| state.delete(key))
+    }
+
+    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
         self.call(|state| {
-            state.session(key)?;
-            if let Some(sessions) = state.tenants.get_mut(&key.tenant) {
-                sessions.remove(&key.session);
+            let found = state.session(key)?.total();
+            if found != events {
+                return Err(JournalError::Conflict { expected: events, found });
             }
-            state.tenants.retain(|_, sessions| !sessions.is_empty());
-            Ok(())
+            state.delete(key)
         })
     }
 

@@ -187,6 +187,10 @@ impl Journal for Upcasting {
         self.journal.delete_session(key)
     }
 
+    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
+        self.journal.delete_unchanged(key, events)
+    }
+
     fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
         self.journal.delete_tenant(tenant)
     }

@@ -47,11 +47,12 @@ impl Retention {
                     for info in old {
                         let key = SessionKey::new(tenant.clone(), info.session);
                         // Others took their time: it may have been taken up meanwhile.
-                        match records.info(&key).await {
-                            Ok(info) if self.is_old(runtime, &tenant, &info, now) => {}
+                        let events = match records.info(&key).await {
+                            Ok(info) if self.is_old(runtime, &tenant, &info, now) => info.events,
                             _ => continue,
-                        }
-                        match runtime.delete(&tenant, info.session).await {
+                        };
+                        // Or it is just now, which only the journal can tell.
+                        match runtime.delete_unchanged(key, events).await {
                             Ok(()) => deleted += 1,
                             // It may be in use again, or be gone. Others are not to wait for it.
                             Err(error) => failed = Some(error),

@@ -46,6 +46,7 @@ pub const CASES: &[Case] = cases![
     sessions::lists_hold_each_session_once_newest_first,
     sessions::tenants_are_listed_in_pages,
     sessions::a_deleted_session_is_gone_and_others_stay,
+    sessions::a_session_that_was_used_meanwhile_is_kept,
     sessions::a_deleted_session_is_not_brought_back_by_a_late_writer,
     sessions::a_deleted_tenant_is_gone_and_others_stay,
     events::events_are_loaded_as_they_were_appended,

@@ -155,6 +155,19 @@ pub(crate) async fn a_deleted_session_is_not_brought_back_by_a_late_writer(bed: 
     everything_is_not_found(&*journal, &key).await
 }
 
+pub(crate) async fn a_session_that_was_used_meanwhile_is_kept(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let seen = journal.session(&key).await?.events;
+    journal.append(&key, seen, Epoch::NONE, notes(["a"])).await?;
+    fails(journal.delete_unchanged(&key, seen).await, JournalErrorKind::Conflict, "a late deletion")?;
+    same(bodies(&*journal, &key).await?.concat(), "a".to_owned(), "its events")?;
+    journal.delete_unchanged(&key, seen + 1).await?;
+    everything_is_not_found(&*journal, &key).await?;
+    let kind = JournalErrorKind::NotFound;
+    fails(journal.delete_unchanged(&key, seen + 1).await, kind, "a second deletion").map(drop)
+}
+
 pub(crate) async fn a_deleted_tenant_is_gone_and_others_stay(bed: &dyn Bed) -> Outcome {
     let journal = bed.open().await?;
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);

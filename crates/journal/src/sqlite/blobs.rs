@@ -78,11 +78,23 @@ impl Blobs {
             return Ok(Swept::default());
         }
         let failed = |error| of_store(&error, &path);
-        let store = self.store(tenant)?;
-        store.sweep().map_err(failed)?;
-        let collected = store.collect(|digest| live.contains(digest), Timestamp::from_millis(u64::MAX));
+        let collected =
+            self.store(tenant)?.collect(|digest| live.contains(digest), Timestamp::from_millis(u64::MAX));
         let collected = collected.map_err(failed)?;
         Ok(Swept { blobs: collected.removed, bytes: collected.bytes })
+    }
+
+    /// Removes what writers that died left half written, and yields the bodies that are there.
+    pub(crate) fn sweep(&self, tenant: &TenantId) -> Result<Vec<Digest>, JournalError> {
+        let path = self.path(tenant);
+        if !path.is_dir() {
+            return Ok(Vec::new());
+        }
+        let failed = |error| of_store(&error, &path);
+        let store = self.store(tenant)?;
+        store.sweep().map_err(failed)?;
+        let there = store.digests().map_err(failed)?;
+        Ok(there.into_iter().map(|(digest, _)| digest).collect())
     }
 
     /// The tenants that have a store.

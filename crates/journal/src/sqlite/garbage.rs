@@ -3,7 +3,7 @@
 //! Deleting takes away the row that names a session, at once, and notes what is left of it in tables of garbage. The
 //! writer removes the events in small steps between other work, so no deletion holds anybody up for long; after a crash it
 //! goes on where it was. Bodies that are kept by their digest are collected in one step for a whole tenant, in which the writer
-//! does nothing else: where a session that was deleted had any, and only then.
+//! does nothing else: where a session that was deleted had any, or where a reader has seen that there may be some, and only then.
 
 use std::collections::HashSet;
 
@@ -13,6 +13,7 @@ use rusqlite::{OptionalExtension as _, params};
 use super::fault::Failure;
 use super::rows::blob_digest;
 use super::tables::Tables;
+use crate::error::JournalError;
 use crate::journal::Swept;
 use crate::key::SessionKey;
 
@@ -27,6 +28,22 @@ pub(crate) enum Left {
 }
 
 impl Tables<'_> {
+    /// The same for a session that holds so many events, still.
+    pub(crate) fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Result<(), Failure> {
+        let found = self.head(key)?.events;
+        if found != events {
+            return Err(JournalError::Conflict { expected: events, found }.into());
+        }
+        self.delete_session(key)
+    }
+
+    /// Whether deletions left something to remove.
+    pub(crate) fn has_garbage(&self) -> Result<bool, Failure> {
+        const SQL: &str = "
+            SELECT EXISTS (SELECT 1 FROM garbage_sessions) OR EXISTS (SELECT 1 FROM garbage_blobs)";
+        Ok(self.connection.prepare_cached(SQL)?.query_row([], |row| row.get(0))?)
+    }
+
     pub(crate) fn delete_session(&self, key: &SessionKey) -> Result<(), Failure> {
         const HAS_BLOBS: &str = "
             SELECT EXISTS (SELECT 1 FROM events WHERE session = ?1 AND blob IS NOT NULL)
@@ -94,6 +111,20 @@ impl Tables<'_> {
     /// Removes the tenant's bodies that no event and no snapshot refers to. The database is locked for writing, so nobody
     /// is about to refer to one.
     pub(crate) fn collect(&self, tenant: &TenantId) -> Result<Swept, Failure> {
+        Ok(self.blobs.collect(tenant, &self.live(tenant)?)?)
+    }
+
+    /// Whether the tenant may have bodies that nothing refers to. One that is being recorded just now looks like one: only
+    /// [`Tables::collect`] knows. Needs no lock, so nobody waits for it.
+    pub(crate) fn may_collect(&self, tenant: &TenantId) -> Result<bool, Failure> {
+        // First what is there: what is recorded afterwards is referred to.
+        let there = self.blobs.sweep(tenant)?;
+        let live = self.live(tenant)?;
+        Ok(there.iter().any(|digest| !live.contains(digest)))
+    }
+
+    /// The tenant's bodies that something refers to.
+    fn live(&self, tenant: &TenantId) -> Result<HashSet<Digest>, Failure> {
         const SQL: &str = "
             SELECT blob FROM sessions JOIN events ON events.session = sessions.id
             WHERE tenant = ?1 AND blob IS NOT NULL
@@ -107,6 +138,6 @@ impl Tables<'_> {
             let blob: Vec<u8> = row.get(0)?;
             live.extend(blob_digest(&blob));
         }
-        Ok(self.blobs.collect(tenant, &live)?)
+        Ok(live)
     }
 }

@@ -332,23 +332,35 @@ impl Journal for SqliteJournal {
         self.write(Some(&key.tenant), 0, move |tables| tables.delete_session(&owned))
     }
 
+    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
+        let owned = key.clone();
+        self.write(Some(&key.tenant), 0, move |tables| tables.delete_unchanged(&owned, events))
+    }
+
     fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
         let owned = tenant.clone();
         self.write(Some(tenant), 0, move |tables| tables.delete_tenant(&owned))
     }
 
     fn sweep(&self) -> Reply<Swept> {
-        sweep(Arc::clone(&self.inner.writes)).boxed()
+        sweep(Self { inner: Arc::clone(&self.inner) }).boxed()
     }
 }
 
 /// Removes what deletions left, then what nothing refers to, tenant by tenant and each in a transaction of its own:
-/// others get their turn in between.
-async fn sweep(writes: Arc<Queue<Box<dyn Job>>>) -> Result<Swept, JournalError> {
+/// others get their turn in between. Whether a tenant has any is looked at without holding anybody up, and mostly it has none.
+async fn sweep(journal: SqliteJournal) -> Result<Swept, JournalError> {
     let mut swept = Swept::default();
-    while alone(&writes, |tables| tables.remove_garbage()).await? == Left::Something {}
-    for tenant in alone(&writes, |tables| Ok(tables.blobs.tenants()?)).await? {
-        let of_tenant = alone(&writes, move |tables| tables.collect(&tenant)).await?;
+    let writes = &journal.inner.writes;
+    while journal.read(None, |tables| tables.has_garbage()).await? {
+        alone(writes, |tables| tables.remove_garbage()).await?;
+    }
+    for tenant in journal.read(None, |tables| Ok(tables.blobs.tenants()?)).await? {
+        let looked_at = tenant.clone();
+        if !journal.read(Some(&tenant), move |tables| tables.may_collect(&looked_at)).await? {
+            continue;
+        }
+        let of_tenant = alone(writes, move |tables| tables.collect(&tenant)).await?;
         swept.blobs += of_tenant.blobs;
         swept.bytes += of_tenant.bytes;
     }

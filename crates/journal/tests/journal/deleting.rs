@@ -107,3 +107,18 @@ async fn a_body_that_nothing_refers_to_is_swept_of_its_tenant_alone() {
     assert_eq!(files(&bed.folder().join("blobs/acme"), "/plain/"), 0);
     assert_eq!(files(&bed.folder().join("blobs/globex"), "/plain/"), 1);
 }
+
+/// Looking takes as long as a tenant has many bodies; nobody waits for that where nothing is to be removed.
+#[tokio::test]
+async fn a_sweep_without_anything_to_remove_needs_no_turn_at_writing() {
+    let bed = OnDisk::new();
+    let journal = bed.journal();
+    let key = key("acme", 1);
+    journal.create(&key).await.unwrap();
+    journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
+    let other = rusqlite::Connection::open(bed.database()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(journal.sweep().await, Ok(Swept::default()));
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(files(&bed.folder(), "/plain/"), 1);
+}
