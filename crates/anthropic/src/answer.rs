@@ -33,6 +33,53 @@ pub(crate) struct WireUsage {
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
+    /// Of the steps that the service took, those that compacted the history: they are not in the other counts.
+    #[serde(rename = "iterations", deserialize_with = "compactions")]
+    compactions: Option<Step>,
+}
+
+/// What one step of an answer used, or several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Step {
+    input_tokens: u64,
+    output_tokens: u64,
+    cache_creation_input_tokens: u64,
+    cache_read_input_tokens: u64,
+}
+
+/// Sums the steps of a list that compacted. What has another form is passed over, as all that is not understood.
+fn compactions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Step>, D::Error> {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "type")]
+        kind: String,
+        #[serde(flatten)]
+        step: Step,
+    }
+    let list = Option::<Box<RawValue>>::deserialize(deserializer)?;
+    let list = list.and_then(|list| serde_json::from_str::<Vec<Box<RawValue>>>(list.get()).ok());
+    let steps = list.map(|list| {
+        let typed = list.iter().filter_map(|raw| serde_json::from_str::<Typed>(raw.get()).ok());
+        let compacting = typed.filter(|typed| typed.kind == "compaction").map(|typed| typed.step);
+        compacting.fold(Step::default(), Step::plus)
+    });
+    Ok(steps)
+}
+
+impl Step {
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cache_creation_input_tokens: self
+                .cache_creation_input_tokens
+                .saturating_add(other.cache_creation_input_tokens),
+            cache_read_input_tokens: self
+                .cache_read_input_tokens
+                .saturating_add(other.cache_read_input_tokens),
+        }
+    }
 }
 
 impl WireUsage {
@@ -43,14 +90,22 @@ impl WireUsage {
         self.cache_creation_input_tokens =
             later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.compactions = later.compactions.or(self.compactions);
     }
 
     pub(crate) fn tokens(self) -> Usage {
-        Usage {
+        let said = Step {
             input_tokens: self.input_tokens.unwrap_or(0),
             output_tokens: self.output_tokens.unwrap_or(0),
             cache_creation_input_tokens: self.cache_creation_input_tokens.unwrap_or(0),
             cache_read_input_tokens: self.cache_read_input_tokens.unwrap_or(0),
+        };
+        let all = said.plus(self.compactions.unwrap_or_default());
+        Usage {
+            input_tokens: all.input_tokens,
+            output_tokens: all.output_tokens,
+            cache_creation_input_tokens: all.cache_creation_input_tokens,
+            cache_read_input_tokens: all.cache_read_input_tokens,
             cost_micros: 0,
         }
     }
@@ -145,5 +200,41 @@ impl WireMessage {
             stop_details: self.stop_details,
             container: self.container,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_compaction_used_counts_with_the_rest() {
+        let used = |iterations: &str| {
+            let usage = format!(r#"{{"input_tokens":10,"output_tokens":5,"iterations":{iterations}}}"#);
+            let usage = serde_json::from_str::<WireUsage>(&usage).unwrap().tokens();
+            (usage.input_tokens, usage.output_tokens, usage.cache_read_input_tokens)
+        };
+        assert_eq!(
+            used(
+                r#"[{"type":"compaction","input_tokens":100,"output_tokens":20,"cache_read_input_tokens":7},
+                    {"type":"message","input_tokens":10,"output_tokens":5},
+                    {"type":"compaction","input_tokens":1,"new":{"a":1}}]"#
+            ),
+            (111, 25, 7)
+        );
+        // What it is not is passed over.
+        for other in [
+            "null",
+            "[]",
+            "3",
+            "{}",
+            r#"[1,null,{"type":"compaction","input_tokens":-1},{"input_tokens":9}]"#,
+        ] {
+            assert_eq!(used(other), (10, 5, 0), "{other}");
+        }
+        let mut first: WireUsage =
+            serde_json::from_str(r#"{"iterations":[{"type":"compaction","input_tokens":4}]}"#).unwrap();
+        first.overwrite(serde_json::from_str(r#"{"output_tokens":2}"#).unwrap());
+        assert_eq!((first.tokens().input_tokens, first.tokens().output_tokens), (4, 2));
     }
 }

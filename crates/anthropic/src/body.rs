@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::config::Caching;
 use crate::fields::quoted;
-use crate::options::Options;
+use crate::options::{CONTEXT_MANAGEMENT, Options};
 
 const CONTAINER: &str = "container";
 /// How many marks the service takes.
@@ -70,11 +70,19 @@ pub(crate) fn body(request: &Request, options: &Options, delivery: Delivery) -> 
     if delivery == Delivery::Streamed {
         body.text(",\"stream\":true");
     }
-    for (name, value) in options.extra().iter().filter(|(name, _)| *name != CONTAINER) {
+    let mut field = |name: &str, value: &Value| {
         body.text(",");
         body.text(&quoted(name));
         body.text(":");
         body.text(&value.to_string());
+    };
+    for (name, value) in options.extra() {
+        if ![CONTAINER, CONTEXT_MANAGEMENT].contains(&name.as_str()) {
+            field(name, value);
+        }
+    }
+    if let Some(context) = options.context_management() {
+        field(CONTEXT_MANAGEMENT, &context);
     }
     let tools = request.tools.iter().map(|tool| {
         serde_json::json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})

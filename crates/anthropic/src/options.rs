@@ -1,11 +1,18 @@
 //! What a model call sends beside the conversation: the model, its limits, and fields that the host adds.
 
-use serde_json::{Map, Value};
+use std::num::NonZeroU64;
+
+use serde_json::{Map, Value, json};
 
 use crate::config::{Caching, ConfigError};
 
+pub(crate) const CONTEXT_MANAGEMENT: &str = "context_management";
+
 /// How many tokens an answer may have, unless the host says otherwise.
 const MAX_TOKENS: u32 = 8192;
+
+/// What the service wants named before it compacts histories.
+pub(crate) const COMPACTION_BETA: &str = "compact-2026-01-12";
 
 /// Fields that the client writes itself.
 const RESERVED: [&str; 7] = ["model", "max_tokens", "stream", "tools", "system", "messages", "betas"];
@@ -19,6 +26,7 @@ pub struct Options {
     extra: Map<String, Value>,
     server_tools: Vec<Value>,
     betas: Vec<String>,
+    compaction: Option<NonZeroU64>,
 }
 
 impl Options {
@@ -32,6 +40,7 @@ impl Options {
             extra: Map::new(),
             server_tools: Vec::new(),
             betas: Vec::new(),
+            compaction: None,
         }
     }
 
@@ -64,6 +73,17 @@ impl Options {
         }
         self.extra.insert(name, value);
         Ok(self)
+    }
+
+    /// With histories compacted by the service itself once a request comes to so many tokens of input: it answers with a
+    /// `compaction` block, which goes back with the rest, and from then on reads that in place of all before it. A beta of the
+    /// service's, for models that have it. What else a host wants of `context_management` stands beside it.
+    ///
+    /// What it uses for that counts as the answer's input and output. The history is kept whole by the client, and sent.
+    #[must_use]
+    pub fn with_compaction(mut self, tokens: NonZeroU64) -> Self {
+        self.compaction = Some(tokens);
+        self.with_beta(COMPACTION_BETA)
     }
 
     /// With one more tool that runs at the service, as its JSON: `{"type": "code_execution_20250825", "name":
@@ -106,6 +126,22 @@ impl Options {
         &self.extra
     }
 
+    /// The field `context_management`: what the host wants of it, and the compaction.
+    pub(crate) fn context_management(&self) -> Option<Value> {
+        let of_host = self.extra.get(CONTEXT_MANAGEMENT);
+        let Some(tokens) = self.compaction else { return of_host.cloned() };
+        let edit = json!({"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": tokens}});
+        let mut field = of_host.and_then(Value::as_object).cloned().unwrap_or_default();
+        match field.entry("edits").or_insert_with(|| json!([])) {
+            // Another compaction of the host's own wins: it says more of it.
+            Value::Array(edits) if edits.iter().all(|other| other["type"] != edit["type"]) => {
+                edits.push(edit)
+            }
+            _ => {}
+        }
+        Some(Value::Object(field))
+    }
+
     pub(crate) fn server_tools(&self) -> &[Value] {
         &self.server_tools
     }
@@ -118,6 +154,25 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compaction_stands_beside_what_a_host_wants_of_the_context() {
+        let tokens = NonZeroU64::new(100_000).unwrap();
+        let edit = json!({"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 100_000}});
+        let plain = Options::new("m").with_compaction(tokens);
+        assert_eq!(plain.context_management(), Some(json!({"edits": [edit]})));
+        assert_eq!(plain.betas(), ["compact-2026-01-12"]);
+        let with = |field: Value| {
+            let options = Options::new("m").with_field(CONTEXT_MANAGEMENT, field).unwrap();
+            options.with_compaction(tokens).context_management().unwrap()
+        };
+        let clear = json!({"type": "clear_thinking_20251015"});
+        assert_eq!(with(json!({"edits": [clear]})), json!({"edits": [clear, edit]}));
+        assert_eq!(with(Value::Null), json!({"edits": [edit]}));
+        let own = json!({"edits": [{"type": "compact_20260112", "instructions": "Be brief."}]});
+        assert_eq!(with(own.clone()), own);
+        assert_eq!(Options::new("m").context_management(), None);
+    }
 
     #[test]
     fn fields_that_the_client_writes_cannot_be_set() {

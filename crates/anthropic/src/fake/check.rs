@@ -6,6 +6,7 @@ use conjure_base::{ContainerId, TurnId};
 use conjure_conversation::{ApiErrorKind, Message, Request, ToolDefinition};
 use serde_json::{Map, Value};
 
+use super::compaction::{self, Beginning};
 use super::history::History;
 use super::refusal::Refusal;
 
@@ -67,6 +68,8 @@ pub(super) struct Checked {
     pub(super) blocks: usize,
     /// The assistant's messages in it.
     pub(super) answers: usize,
+    /// Whether the service compacts the history first.
+    pub(super) beginning: Beginning,
 }
 
 type Check = Result<(), Refusal>;
@@ -75,8 +78,8 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::invalid(message))
 }
 
-/// Checks a body. `models`: those that there are; empty for any.
-pub(super) fn check(body: &[u8], models: &[String]) -> Result<Checked, Refusal> {
+/// Checks a body. `models`: those that there are; empty for any. `betas`: those that the request names.
+pub(super) fn check(body: &[u8], models: &[String], betas: &[String]) -> Result<Checked, Refusal> {
     let body: Value = serde_json::from_slice(body)
         .map_err(|error| Refusal::invalid(format!("The request body is not valid JSON: {error}")))?;
     let Value::Object(body) = body else { return invalid("Input should be an object") };
@@ -104,6 +107,7 @@ pub(super) fn check(body: &[u8], models: &[String]) -> Result<Checked, Refusal> 
     let Some(messages) = body.get("messages") else { return invalid("messages: Field required") };
     let Value::Array(messages) = messages else { return invalid("messages: Input should be a valid list") };
     check_options(&body, max_tokens)?;
+    let wanted = compaction::wanted(&body, betas)?;
     let system = check_system(body.get("system"))?;
     let tools = check_tools(&body)?;
     for (place, message) in messages.iter().enumerate() {
@@ -128,6 +132,7 @@ pub(super) fn check(body: &[u8], models: &[String]) -> Result<Checked, Refusal> 
         session: user.map_or_else(first, str::to_owned),
         blocks: history.blocks(),
         answers: history.answers,
+        beginning: compaction::beginning(wanted, &history.messages),
         request: Request {
             turn: TurnId::FIRST,
             call: u32::try_from(history.answers).unwrap_or(u32::MAX).saturating_add(1),

@@ -29,12 +29,16 @@
 //! `metadata.user_id` of the request, or else to its first message. Sessions that share both share the failures, so
 //! give them a `user_id` when a script has any.
 //!
+//! It compacts histories itself where a request wants that (`context_management`, with the beta named in the header): from so many
+//! tokens on, as it counts them, an answer begins with a `compaction` block.
+//!
 //! It owns its listener, its connections and its notes, all in memory; they end with it, and in a crash with the
 //! process.
 
 mod access;
 mod captured;
 mod check;
+mod compaction;
 mod delivery;
 mod history;
 mod limit;

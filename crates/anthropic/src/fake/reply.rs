@@ -6,6 +6,7 @@ use bytes::Bytes;
 use conjure_conversation::{Block, ModelEvent, Response, StopReason, Usage};
 use serde_json::Value;
 
+use super::compaction;
 use super::refusal::Refusal;
 use super::stream::{Answer, Ending};
 
@@ -166,6 +167,7 @@ impl Reply {
             **answer = Answer {
                 container: answer.container.take(),
                 ending: answer.ending.clone(),
+                compaction: answer.compaction,
                 ..Answer::new(answer.response.clone(), pieces)
             };
         }
@@ -262,6 +264,14 @@ impl Reply {
     #[must_use]
     pub const fn hanging_after_bytes(mut self, after: usize) -> Self {
         self.pace.end = End::Hang { after };
+        self
+    }
+
+    /// The same answer, behind the service's own summary of so many messages.
+    pub(super) fn behind_compaction(mut self, messages: usize) -> Self {
+        if let Said::Answer(answer) = self.said {
+            self.said = Said::Answer(Box::new(compaction::behind(messages, *answer)));
+        }
         self
     }
 

@@ -15,6 +15,7 @@ use futures_util::StreamExt as _;
 use serde_json::json;
 
 use super::check::Checked;
+use super::compaction::{self, Beginning};
 use super::refusal::Refusal;
 use super::reply::{Reply, Said};
 use super::stream::{Answer, Ending};
@@ -69,11 +70,20 @@ impl Scenes {
         let session = Digest::of(format!("{}\n{}", checked.model, checked.session).as_bytes());
         let here = Place { session, blocks: checked.blocks };
         let turn = self.note(here).unwrap_or(checked.answers);
+        if let Beginning::Paused { messages } = checked.beginning {
+            // The play goes on when it comes back.
+            self.set_note(Place { blocks: checked.blocks.saturating_add(1), ..here }, turn);
+            return saying(compaction::paused(messages));
+        }
         let reply = match play {
             Play::Script(script) => of_script(script, turn, checked, clock).await,
             Play::Turns(turns) => turns.get(turn).cloned().unwrap_or_else(|| {
                 at_end(&format!("there are {} turns, and number {} was asked for", turns.len(), turn + 1))
             }),
+        };
+        let reply = match checked.beginning {
+            Beginning::Compacted { messages } => reply.behind_compaction(messages),
+            _ => reply,
         };
         // An answer is found again behind its blocks; a failure leaves none, so it is noted where it happened.
         let added = if reply.is_answer() { reply.blocks_added() } else { 0 };
@@ -110,7 +120,7 @@ async fn of_script(script: &Arc<Script>, turn: usize, checked: &Checked, clock: 
             Ok(ModelEvent::Started) => has_begun = true,
             Ok(ModelEvent::Finished(response)) => {
                 let request_id = response.request_id.clone();
-                let answer = Answer { response: *response, container: None, deltas, ending: Ending::Whole };
+                let answer = Answer { deltas, ..Answer::new(*response, 1) };
                 return Reply { request_id, ..saying(answer) };
             }
             Ok(delta) => deltas.push(delta),
@@ -119,7 +129,12 @@ async fn of_script(script: &Arc<Script>, turn: usize, checked: &Checked, clock: 
         }
     }
     let after = deltas.len();
-    saying(Answer { response: heard(&deltas), container: None, deltas, ending: Ending::Cut { after } })
+    saying(Answer { ending: Ending::Cut { after }, ..of_deltas(deltas) })
+}
+
+/// As much of an answer as was said.
+fn of_deltas(deltas: Vec<ModelEvent>) -> Answer {
+    Answer { response: heard(&deltas), container: None, deltas, ending: Ending::Whole, compaction: None }
 }
 
 fn saying(answer: Answer) -> Reply {
@@ -133,7 +148,7 @@ fn broken(deltas: Vec<ModelEvent>, error: ModelError) -> Reply {
         ModelErrorKind::Api(kind) => Ending::Broken { after, refusal: Refusal::new(kind, error.message) },
         _ => Ending::Cut { after },
     };
-    let reply = saying(Answer { response: heard(&deltas), container: None, deltas, ending });
+    let reply = saying(Answer { ending, ..of_deltas(deltas) });
     Reply { request_id: error.request_id, ..reply }
 }
 

@@ -126,7 +126,7 @@ impl Shared {
             }
         }
         check_content_type(&head.headers)?;
-        let checked = check(&body, &self.models)?;
+        let checked = check(&body, &self.models, &betas(&head.headers))?;
         let reply = self.scenes.reply(&checked, &self.clock).await;
         let Checked { model, is_streamed, .. } = checked;
         exchange.model = model;
@@ -194,6 +194,12 @@ impl Shared {
         }
         Ok(response)
     }
+}
+
+/// The betas that a request names.
+fn betas(headers: &HeaderMap) -> Vec<String> {
+    let lines = headers.get_all("anthropic-beta").iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(|beta| beta.trim().to_owned()).collect()
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {

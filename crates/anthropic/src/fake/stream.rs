@@ -24,6 +24,8 @@ pub(super) struct Answer {
     /// The pieces that the blocks are streamed in, in their order.
     pub(super) deltas: Vec<ModelEvent>,
     pub(super) ending: Ending,
+    /// What a compaction used that the answer begins with.
+    pub(super) compaction: Option<Usage>,
 }
 
 /// How a streamed answer ends.
@@ -49,7 +51,7 @@ impl Answer {
     /// An answer of these blocks, each text of it in at most `pieces` pieces.
     pub(super) fn new(response: Response, pieces: usize) -> Self {
         let deltas = deltas(&response.content, pieces);
-        Self { response, container: None, deltas, ending: Ending::Whole }
+        Self { response, container: None, deltas, ending: Ending::Whole, compaction: None }
     }
 
     /// The body of an answer that is not streamed.
@@ -63,7 +65,11 @@ impl Answer {
             quoted(self.id(names)),
             blocks.join(","),
             self.stop_reason(),
-            usage(&self.response.usage, self.response.usage.output_tokens, ",\"service_tier\":\"standard\""),
+            usage(
+                &self.response.usage,
+                self.response.usage.output_tokens,
+                &format!("{},\"service_tier\":\"standard\"", self.iterations()),
+            ),
         )
     }
 
@@ -102,10 +108,27 @@ impl Answer {
                 "{{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":{},\"stop_sequence\":null{container}}},\
                  \"usage\":{}}}",
                 self.stop_reason(),
-                usage(&self.response.usage, self.response.usage.output_tokens, ""),
+                usage(&self.response.usage, self.response.usage.output_tokens, &self.iterations()),
             ),
         );
         writer.event("message_stop", "{\"type\":\"message_stop\"}");
+    }
+
+    /// The field `iterations` of its usage with a comma before it, where it has several steps.
+    fn iterations(&self) -> String {
+        let step = |kind: &str, usage: &Usage| {
+            serde_json::json!({
+                "type": kind, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
+                "cache_creation_input_tokens": usage.cache_creation_input_tokens,
+                "cache_read_input_tokens": usage.cache_read_input_tokens,
+            })
+        };
+        let Some(compaction) = &self.compaction else { return String::new() };
+        format!(
+            ",\"iterations\":[{},{}]",
+            step("compaction", compaction),
+            step("message", &self.response.usage)
+        )
     }
 
     /// The field `container` with a comma before it, where there is one: as it was given, or of the id in the response.

@@ -9,6 +9,7 @@
 
 mod answers;
 mod checks;
+mod compaction;
 mod container;
 mod faults;
 mod oracle;

@@ -50,6 +50,19 @@ def creates(given):
     return [create(one) for one in given]
 
 
+def compacted(given):
+    """A call under the beta of compaction, streamed and whole."""
+    body = {"model": "m", "max_tokens": 100, "messages": given["messages"]}
+    body["betas"] = ["compact-2026-01-12"]
+    body["context_management"] = {
+        "edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": given["trigger"]}}]
+    }
+    messages = client(given).beta.messages
+    with messages.stream(**body) as stream:
+        streamed = stream.get_final_message()
+    return [json.loads(streamed.to_json()), json.loads(messages.create(**body).to_json())]
+
+
 def runner(given):
     """The SDK's loop over the tools that the test has too."""
     tools = {tool["name"]: tool for tool in given["tools"]}

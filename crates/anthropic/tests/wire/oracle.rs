@@ -23,7 +23,10 @@ use crate::support::{MODEL, ask, config, drain};
 const CHECK_BODIES: &str = r#"
 import json, sys
 from pydantic import TypeAdapter
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
+if sys.argv[1] == "beta":
+    from anthropic.types.beta.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
+else:
+    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
 KNOWN = set(MessageCreateParamsStreaming.__annotations__) | {
     name for base in MessageCreateParamsStreaming.__orig_bases__ for name in base.__annotations__}
 def walk(value):
@@ -40,6 +43,21 @@ for line in sys.stdin:
     seen = walk(adapter.validate_python(body))
     assert len(seen["messages"]) == len(body["messages"])
     print("ok")
+"#;
+
+/// Says whether the SDK's beta types refuse a body.
+const NO_BODY: &str = r#"
+import json, sys
+from pydantic import TypeAdapter, ValidationError
+from anthropic.types.beta.message_create_params import MessageCreateParamsNonStreaming
+body = json.loads(sys.stdin.readline())
+body.pop("stream")
+try:
+    seen = TypeAdapter(MessageCreateParamsNonStreaming).validate_python(body)
+    list(seen["context_management"]["edits"])
+    print("yes")
+except ValidationError:
+    print("no")
 "#;
 
 /// Streams one message for each line of input and prints what the SDK made of it.
@@ -166,6 +184,33 @@ async fn our_bodies_pass_the_types_of_the_official_sdk() {
     }
     let Some(verdicts) = python(CHECK_BODIES, "", bodies.join("\n")).await else { return };
     assert_eq!(verdicts, vec!["ok"; bodies.len()]);
+}
+
+#[tokio::test]
+async fn bodies_that_ask_for_compaction_pass_the_types_of_the_official_sdk() {
+    let server = Server::always("").await;
+    let client = Client::with_clock(&config(&server), Arc::new(ManualClock::new())).unwrap();
+    let tokens = std::num::NonZeroU64::new(100_000).unwrap();
+    let clear = json!({"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]});
+    let plain = Options::new(MODEL).with_compaction(tokens);
+    let beside = plain.clone().with_field("context_management", clear).unwrap();
+    let mut request = long_request();
+    let mut answer = Message::clone(&request.messages[3]);
+    answer.content.push(parsed(r#"{"type":"compaction","content":"In short.","encrypted_content":"AA=="}"#));
+    request.messages[3] = Arc::new(answer);
+    let body = |options| String::from_utf8(client.messages(options).unwrap().body(&request)).unwrap();
+    let bodies = [body(plain), body(beside)];
+    let edit = r#"{"trigger":{"type":"input_tokens","value":100000},"type":"compact_20260112"}"#;
+    let sorted = bodies[0].contains(&format!(r#""context_management":{{"edits":[{edit}]}}"#));
+    let written = r#"{"type":"compact_20260112","trigger":{"type":"input_tokens","value":100000}}"#;
+    assert!(sorted || bodies[0].contains(written), "{}", bodies[0]);
+    let Some(verdicts) = python(CHECK_BODIES, "beta", bodies.join("\n")).await else { return };
+    assert_eq!(verdicts, vec!["ok"; bodies.len()]);
+    // The judge can say no.
+    let refused = bodies[0].replace("input_tokens\"", "pages\"");
+    assert_ne!(refused, bodies[0]);
+    let judged = python(NO_BODY, "", refused).await.unwrap();
+    assert_eq!(judged, ["no"]);
 }
 
 /// Streams that both must read alike.

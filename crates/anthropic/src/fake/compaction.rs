@@ -1,0 +1,136 @@
+//! The service's own compaction: what it asks of a request that wants it, and what it says then.
+//!
+//! A request names from how many tokens on; the fake counts four bytes of content for one, from the last compaction on. It owns no
+//! state: whether a history was compacted stands in it.
+
+use conjure_conversation::{Block, BlockKind, Message, ModelEvent, Response, StopReason, Usage};
+use serde_json::{Map, Value, json};
+
+use super::refusal::Refusal;
+use super::stream::Answer;
+use crate::options::COMPACTION_BETA;
+
+/// The edits that there are.
+const EDITS: [&str; 3] = ["clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"];
+/// When nothing is said.
+const TRIGGER: u64 = 150_000;
+const BYTES_OF_A_TOKEN: u64 = 4;
+
+/// What a request wants of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    trigger: u64,
+    pauses: bool,
+}
+
+/// How an answer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// As the play says.
+    Plain,
+    /// With a summary of so many messages.
+    Compacted { messages: usize },
+    /// The same, and nothing follows before the request comes again.
+    Paused { messages: usize },
+}
+
+/// Reads the field `context_management`.
+pub(super) fn wanted(body: &Map<String, Value>, betas: &[String]) -> Result<Option<Wanted>, Refusal> {
+    let Some(field) = body.get("context_management").filter(|field| !field.is_null()) else {
+        return Ok(None);
+    };
+    let edits = match field.get("edits") {
+        None => &[],
+        Some(Value::Array(edits)) => edits.as_slice(),
+        Some(_) => return Err(Refusal::invalid("context_management.edits: Input should be a valid list")),
+    };
+    let mut wanted = None;
+    for (place, edit) in edits.iter().enumerate() {
+        let at = format!("context_management.edits.{place}");
+        let kind = edit["type"].as_str().unwrap_or_default();
+        if !EDITS.contains(&kind) {
+            let known = EDITS.map(|kind| format!("'{kind}'")).join(", ");
+            return Err(Refusal::invalid(format!("{at}: Input tag '{kind}' found; expected tags: {known}")));
+        }
+        if kind != "compact_20260112" {
+            continue;
+        }
+        if !betas.iter().any(|beta| beta == COMPACTION_BETA) {
+            return Err(Refusal::invalid(format!("{at}: this edit needs the beta `{COMPACTION_BETA}`")));
+        }
+        let trigger = match &edit["trigger"] {
+            Value::Null => TRIGGER,
+            trigger if trigger["type"] == "input_tokens" => {
+                trigger["value"].as_u64().filter(|value| *value > 0).ok_or_else(|| {
+                    Refusal::invalid(format!("{at}.trigger.value: Input should be a positive integer"))
+                })?
+            }
+            _ => return Err(Refusal::invalid(format!("{at}.trigger: Input tag should be 'input_tokens'"))),
+        };
+        let pauses = edit["pause_after_compaction"].as_bool().unwrap_or_default();
+        wanted = Some(Wanted { trigger, pauses });
+    }
+    Ok(wanted)
+}
+
+/// How the answer to these messages begins.
+pub(super) fn beginning(wanted: Option<Wanted>, messages: &[Message]) -> Beginning {
+    let Some(Wanted { trigger, pauses }) = wanted else { return Beginning::Plain };
+    let blocks: Vec<&Block> = messages.iter().flat_map(|message| &message.content).collect();
+    let is_compaction =
+        |block: &&Block| matches!(block.kind(), BlockKind::Other(kind) if kind == "compaction");
+    let since = blocks.iter().rposition(is_compaction).unwrap_or(0);
+    let bytes: u64 = blocks[since..].iter().map(|block| block.json().len() as u64).sum();
+    let messages = messages.len();
+    match bytes / BYTES_OF_A_TOKEN >= trigger {
+        false => Beginning::Plain,
+        true if pauses => Beginning::Paused { messages },
+        true => Beginning::Compacted { messages },
+    }
+}
+
+/// A block that stands for so many messages.
+fn block(messages: usize) -> Option<Block> {
+    let block = json!({"type": "compaction", "content": format!("A summary of {messages} messages.")});
+    Block::from_json(block.to_string()).ok()
+}
+
+/// What the summary used.
+const USED: Usage = Usage {
+    input_tokens: 1_000,
+    output_tokens: 50,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: 0,
+    cost_micros: 0,
+};
+
+/// An answer that is nothing but the summary.
+pub(super) fn paused(messages: usize) -> Answer {
+    let response = Response {
+        id: None,
+        model: None,
+        content: block(messages).into_iter().collect(),
+        stop_reason: StopReason::Compaction,
+        usage: Usage::default(),
+        request_id: None,
+        container: None,
+    };
+    Answer { compaction: Some(USED), ..Answer::new(response, 1) }
+}
+
+/// The same answer behind a summary.
+pub(super) fn behind(messages: usize, mut answer: Answer) -> Answer {
+    let Some(block) = block(messages) else { return answer };
+    answer.response.content.insert(0, block);
+    for delta in &mut answer.deltas {
+        if let ModelEvent::TextDelta { index, .. }
+        | ModelEvent::ThinkingDelta { index, .. }
+        | ModelEvent::ToolUseStarted { index, .. }
+        | ModelEvent::ToolInputDelta { index, .. } = delta
+        {
+            *index = index.saturating_add(1);
+        }
+    }
+    answer.compaction = Some(USED);
+    answer
+}
