@@ -52,8 +52,12 @@ pub fn config(configured: &crate::Config, key: SecretString) -> Config {
 #[must_use]
 pub fn options(configured: &crate::Config, model: impl Into<String>) -> Options {
     let options = Options::new(model);
-    match configured.max_tokens() {
+    let options = match configured.max_tokens() {
         Some(max_tokens) => options.with_max_tokens(max_tokens),
+        None => options,
+    };
+    match configured.service_compaction() {
+        Some(tokens) => options.with_compaction(tokens),
         None => options,
     }
 }

@@ -1,11 +1,13 @@
 //! Settings of compaction: when the beginning of a long conversation is replaced by a summary.
 
+use std::num::NonZeroU64;
+
 use conjure_conversation::CompactionPolicy;
 use conjure_skill::nearest;
 use toml::{Table, Value};
 
 /// The keys of `[compaction]`.
-const KEYS: [&str; 2] = ["threshold", "keep"];
+const KEYS: [&str; 3] = ["threshold", "keep", "service_threshold"];
 
 /// When the beginning of a conversation is replaced by a summary, which its own model writes. What is `None` is left to the layer
 /// below.
@@ -16,13 +18,20 @@ pub struct CompactionSettings {
     pub threshold: Option<u64>,
     /// How many of the last messages stay at least: six, unless this is set.
     pub keep: Option<usize>,
+    /// From how many tokens of input on the model's service compacts by itself, where it can (`compact-2026-01-12`): never, unless this
+    /// is set. It is one or the other: what both compact is summarised twice.
+    pub service_threshold: Option<u64>,
 }
 
 impl CompactionSettings {
     /// These laid over `lower`.
     #[must_use]
     pub fn over(self, lower: Self) -> Self {
-        Self { threshold: self.threshold.or(lower.threshold), keep: self.keep.or(lower.keep) }
+        Self {
+            threshold: self.threshold.or(lower.threshold),
+            keep: self.keep.or(lower.keep),
+            service_threshold: self.service_threshold.or(lower.service_threshold),
+        }
     }
 
     /// Looks whether they can be used.
@@ -30,10 +39,18 @@ impl CompactionSettings {
         if self.threshold == Some(0) {
             return Err("`threshold` must be at least 1".to_owned());
         }
+        if self.service_threshold == Some(0) {
+            return Err("`service_threshold` must be at least 1".to_owned());
+        }
         if self.keep == Some(0) {
             return Err("`keep` must be at least 1".to_owned());
         }
         Ok(())
+    }
+
+    /// From how many tokens on the service compacts.
+    pub(super) fn of_service(self) -> Option<NonZeroU64> {
+        self.service_threshold.and_then(NonZeroU64::new)
     }
 
     /// What they come to; none where no threshold is set.
@@ -57,6 +74,7 @@ pub(super) fn parse(table: &Table) -> Result<CompactionSettings, String> {
         Some(other) => Err(format!("`{key}`: a whole number is needed, not a {}", other.type_str())),
     };
     let keep = count("keep")?.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
-    let settings = CompactionSettings { threshold: count("threshold")?, keep };
+    let (threshold, service_threshold) = (count("threshold")?, count("service_threshold")?);
+    let settings = CompactionSettings { threshold, keep, service_threshold };
     settings.check().map(|()| settings)
 }

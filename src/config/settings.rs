@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -429,6 +430,12 @@ impl Config {
     #[must_use]
     pub fn pool(&self) -> PoolSettings {
         self.settings.pool.unwrap_or_default()
+    }
+
+    /// From how many tokens of input on the model's service is asked to compact by itself; never, unless that was configured.
+    #[must_use]
+    pub fn service_compaction(&self) -> Option<NonZeroU64> {
+        self.settings.compaction.unwrap_or_default().of_service()
     }
 
     /// When the beginning of a long conversation is replaced by a summary; never, unless that was configured.

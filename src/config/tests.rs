@@ -226,13 +226,16 @@ fn compaction_is_a_table_of_the_file_and_off_unless_it_has_a_threshold() {
         ("treshold = 1", "there is no `treshold`, did you mean `threshold`?"),
         ("threshold = 0", "`threshold` must be at least 1"),
         ("threshold = -5", "`threshold`: -5 is less than 0"),
+        ("service_threshold = 0", "`service_threshold` must be at least 1"),
         ("keep = 0", "`keep` must be at least 1"),
         ("keep = \"all\"", "`keep`: a whole number is needed, not a string"),
     ] {
         let (message, _) = hint_of(&format!("[compaction]\n{text}"));
         assert!(message.contains("`compaction`") && message.contains(expected), "{text}: {message}");
     }
-    let zero = CompactionSettings { threshold: Some(0), keep: None };
+    let config = layered(Settings::default(), &[], "[compaction]\nservice_threshold = 100000\n").unwrap();
+    assert_eq!((config.compaction(), config.service_compaction().map(u64::from)), (None, Some(100_000)));
+    let zero = CompactionSettings { threshold: Some(0), ..CompactionSettings::default() };
     assert!(layered(Settings { compaction: Some(zero), ..Settings::default() }, &[], "").is_err());
 }
 
