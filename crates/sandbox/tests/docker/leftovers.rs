@@ -124,7 +124,9 @@ async fn a_workspace_is_given_back_before_the_container_is_removed() {
     until("it beats", || beat() > 0).await;
     kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     let lost = it.sandbox.ended().await;
-    assert!(lost.to_string().contains("its first process ended"), "{lost}");
+    // The engine's words, where the host came too late to see by itself that memory had sufficed.
+    let reasons = ["its first process ended", "killed by signal 9"];
+    assert!(reasons.iter().any(|reason| lost.to_string().contains(reason)), "{lost}");
     it.sandbox.vacate().await;
     let last = beat();
     assert!(it.sandbox.cleanup().now_or_never().is_none(), "its removal is under way");
