@@ -77,7 +77,7 @@ impl Terminal {
 
     /// Words on standard error to which somebody answers on the same line.
     pub(crate) fn prompt(&self, words: &str) {
-        let words = self.paint(Style::Warning, words);
+        let words = self.paint(Style::Warning, &self.redacted(words));
         let _ = io::stderr().lock().write_all(words.as_bytes());
     }
 

@@ -247,11 +247,11 @@ fn commands(commands: &[&str]) -> tempfile::NamedTempFile {
 #[test]
 fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
     let bed = Bed::new();
-    let commands =
+    let asked =
         commands(&["touch one", "touch two", "touch three; touch four", "cp one five", "A=b touch six"]);
     // The second is like the first, the third is more than that, the fourth begins otherwise; of the last there is none alike.
     let answers = ["a\n", "n\n", "n\n", "y\n"];
-    let done = answered(&bed, commands.path(), &[], &answers).code(0);
+    let done = answered(&bed, asked.path(), &[], &answers).code(0);
     let done = done.says("a: yes, and always `bash_tool(touch:*)` in this session >");
     let done = done.says("decided allow bash_tool, and always `bash_tool(touch:*)` in this session");
     let names = |folder: &Path| {
@@ -266,6 +266,18 @@ fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
         exported.json_lines().into_iter().filter(|event| event["type"] == "session.grant_given").collect();
     assert_eq!(granted.len(), 1);
     assert_eq!(granted[0]["grant"], serde_json::json!({"rule": "bash_tool(touch:*)", "scope": "session"}));
+
+    // It holds for as long as the session is there, and speaks of nothing else.
+    let id = session_of(&done.stderr);
+    let later = |what: &[&str], code| {
+        let script = commands(what);
+        let resume = bed.told(&["sessions", "resume", &id, "--script"]).arg(script.path()).arg("More");
+        resume.finish().code(code)
+    };
+    later(&["touch seven"], 0).does_not_say("asks");
+    assert_eq!(names(bed.workspace.path()), ["one", "seven", "six", "two"]);
+    later(&["touch eight; touch nine"], 6).says("--allow");
+    assert_eq!(names(bed.workspace.path()), ["one", "seven", "six", "two"]);
 }
 
 #[test]

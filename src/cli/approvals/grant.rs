@@ -1,10 +1,10 @@
 //! What an answer that is to hold for longer allows: the rule that a call stands for.
 
-use conjure::{BuiltinTool, Decision, Grant, GrantScope, ToolCall};
+use conjure::{AllowRule, BuiltinTool, Decision, Grant, GrantScope, ToolCall};
 
 /// Allows this call, and for as long as the session is there those that are like it; none where it is not clear which those are.
 pub(crate) fn always(call: &ToolCall) -> Option<Decision> {
-    let grant = Grant { rule: rule(call)?, scope: GrantScope::Session };
+    let grant = Grant { rule: rule(call)?.to_string(), scope: GrantScope::Session };
     Some(Decision::Grant { grant })
 }
 
@@ -16,31 +16,32 @@ pub(crate) fn granted(grant: Option<&Grant>) -> String {
     })
 }
 
-/// Calls like this one: those of its tool, or of commands those that begin with the same word. None where the command does not
-/// begin with a plain word.
-pub(super) fn rule(call: &ToolCall) -> Option<String> {
-    if call.name != BuiltinTool::Bash.name() {
-        return is_plain(&call.name).then(|| call.name.clone());
-    }
-    let input = call.input_value();
-    let command = input.get("command")?.as_str()?;
-    let word = command.split_whitespace().next().filter(|word| is_plain(word))?;
-    Some(format!("{}({word}:*)", call.name))
+/// Calls like this one: those of its tool, or of commands the simple ones that begin with the same word. None where the command does
+/// not begin with a plain word.
+pub(super) fn rule(call: &ToolCall) -> Option<AllowRule> {
+    let text = if call.name == BuiltinTool::Bash.name() {
+        let command = subject(call)?;
+        let word = command.split_whitespace().next().filter(|word| word.chars().all(is_plain))?;
+        format!("{}({word}:*)", call.name)
+    } else {
+        call.name.clone()
+    };
+    // A host's tool may bear a name that rules understand as another one's.
+    text.parse::<AllowRule>().ok().filter(|rule| rule.tool() == call.name)
 }
 
-/// Whether a call does nothing but what its rule says: nothing in its command is for the shell.
-pub(super) fn is_simple(call: &ToolCall) -> bool {
-    let input = call.input_value();
-    let command = input.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
-    command.chars().all(|c| c == ' ' || is_plain_character(c))
+/// Whether a rule that was granted before speaks of this call.
+pub(super) fn speaks_of(rule: &AllowRule, call: &ToolCall) -> bool {
+    rule.matches(&call.name, subject(call).as_deref())
 }
 
-fn is_plain(word: &str) -> bool {
-    !word.is_empty() && word.chars().all(is_plain_character)
+/// What a call of a command is about.
+fn subject(call: &ToolCall) -> Option<String> {
+    call.input_value().get("command")?.as_str().map(str::to_owned)
 }
 
-/// A shell gives these no meaning of their own, also not as the beginning of a word.
-const fn is_plain_character(c: char) -> bool {
+/// What a person who reads the rule takes for what it is.
+const fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '+' | '-' | ',')
 }
 
@@ -67,7 +68,8 @@ mod tests {
             (" \n", None),
             ("", None),
         ] {
-            assert_eq!(rule(&bash(command)).as_deref(), expected, "{command}");
+            let rule = rule(&bash(command)).map(|rule| rule.to_string());
+            assert_eq!(rule.as_deref(), expected, "{command}");
         }
         assert_eq!(rule(&ToolCall::new("1", "bash_tool", &serde_json::json!({"command": 1}))), None);
         assert_eq!(rule(&ToolCall::new("1", "bash_tool", &serde_json::json!([]))), None);
@@ -76,7 +78,9 @@ mod tests {
     #[test]
     fn calls_of_other_tools_are_all_alike() {
         let call = |name: &str| ToolCall::new("1", name, &serde_json::json!({"path": "a (b:*)"}));
-        assert_eq!(rule(&call("create_file")).as_deref(), Some("create_file"));
+        assert_eq!(rule(&call("create_file")).unwrap().to_string(), "create_file");
+        // It would be read as `bash_tool`.
+        assert_eq!(rule(&call("Bash")), None);
         assert_eq!(rule(&call("view bash_tool")), None);
         assert_eq!(rule(&call("")), None);
         let Some(Decision::Grant { grant }) = always(&call("view")) else { panic!("a grant") };
@@ -84,19 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_asks_more_of_the_shell_is_not_simple() {
-        assert!(is_simple(&bash("git log --oneline -5")));
-        for command in [
-            "git log | head",
-            "git log; rm x",
-            "echo $(rm x)",
-            "echo `rm x`",
-            "git log > x",
-            "a\nb",
-            "a & b",
-            "a \"b\"",
-        ] {
-            assert!(!is_simple(&bash(command)), "{command}");
+    fn a_rule_speaks_of_simple_commands_alone() {
+        let rule = rule(&bash("git status; rm x")).unwrap();
+        assert!(speaks_of(&rule, &bash("git log --oneline -5")));
+        for command in ["git log; rm x", "echo $(rm x)", "git log > x", "gitk", "git log\nrm x", "git `rm x`"]
+        {
+            assert!(!speaks_of(&rule, &bash(command)), "{command}");
         }
     }
 }

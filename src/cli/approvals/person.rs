@@ -3,14 +3,13 @@
 //! State: the rules that were granted while the command runs, for calls that were asked for before. A question that is given up leaves a thread behind
 //! that waits for a line; it ends with the process, and nothing is asked after it.
 
-use std::collections::HashSet;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conjure::{Decision, ToolCall};
+use conjure::{AllowRule, Decision, ToolCall};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
-use crate::cli::approvals::grant::{always, is_simple, rule};
+use crate::cli::approvals::grant::{always, rule, speaks_of};
 use crate::cli::approvals::question::{Meaning, meaning, question};
 use crate::cli::terminal::Terminal;
 
@@ -18,7 +17,7 @@ use crate::cli::terminal::Terminal;
 #[derive(Debug)]
 pub(crate) struct Person {
     terminal: Arc<Terminal>,
-    granted: Mutex<HashSet<String>>,
+    granted: Mutex<Vec<AllowRule>>,
 }
 
 /// What a person may answer.
@@ -45,13 +44,13 @@ impl Person {
     /// Asks until the answer is clear.
     pub(crate) async fn ask(&self, call: &ToolCall) -> Answer {
         let granted = || self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        let rule = rule(call);
         // Calls of one answer are all asked for before the first is decided on.
-        if rule.as_ref().is_some_and(|rule| granted().contains(rule)) && is_simple(call) {
+        if granted().iter().any(|rule| speaks_of(rule, call)) {
             return Answer::Decided(Decision::Allow);
         }
         let (terminal, asked) = (Arc::clone(&self.terminal), call.clone());
-        let choices = choices(rule.as_deref());
+        let rule = rule(call);
+        let choices = choices(rule.as_ref());
         let answered = tokio::task::spawn_blocking(move || {
             terminal.note(question(&asked, |text| terminal.redacted(text).into_owned()).trim_end());
             converse(&terminal, &choices)
@@ -69,7 +68,7 @@ impl Person {
 }
 
 /// The answers that there are. Where a call stands for no others, it can only be allowed by itself.
-fn choices(rule: Option<&str>) -> Choices {
+fn choices(rule: Option<&AllowRule>) -> Choices {
     let always =
         rule.map_or_else(String::new, |rule| format!(", a: yes, and always `{rule}` in this session"));
     Choices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }
