@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    Block, CompactionPolicy, ExecutorKind, Model, Period, Quota, Request, Response, Runtime, Session,
-    SessionEventKind, StopReason, Usage, model_fn,
+    Block, CompactionPolicy, Delivery, ExecutorKind, Model, Period, Quota, Request, Response, Runtime,
+    Session, SessionEventKind, StopReason, Usage, model_fn,
 };
 
 use crate::again::Killed;
@@ -103,6 +103,46 @@ async fn a_session_that_has_grown_long_is_compacted_and_its_record_stays() {
     let request = seen.lock().unwrap().iter().rfind(|request| !is_summary(request)).unwrap().clone();
     assert!(request.messages[0].text().ends_with("In short."), "{}", request.messages[0].text());
     assert!(request.messages.len() < 12 && request.messages.last().unwrap().text() == "and now?");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn instructions_that_stood_in_a_result_are_delivered_anew_exactly_once() {
+    let host = Host::new(ExecutorKind::Jail);
+    let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
+    let heard = Arc::clone(&seen);
+    // Its first words load the skill.
+    let loads = model_fn(move |request: Request| {
+        heard.lock().unwrap().push(request.clone());
+        async move {
+            let mut answer = answer(&request);
+            if request.messages.len() == 1 {
+                let call = r#"{"type":"tool_use","id":"toolu_1","name":"skills_load","input":{"names":["greeting"]}}"#;
+                answer.content = vec![Block::from_json(call).unwrap()];
+                answer.stop_reason = StopReason::ToolUse;
+            }
+            Ok(answer)
+        }
+    });
+    let options = host.options().model("loading", loads).default_model("loading").compaction(POLICY);
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let session = runtime.open(spec().skills(["greeting"]).delivery(Delivery::Result)).await.unwrap();
+    for number in 0..16 {
+        ask(&session, &long(number)).await;
+    }
+    assert!(told(&runtime, &session).await.iter().filter(|what| **what == "compacted").count() >= 2);
+    assert_eq!(session.snapshot().await.unwrap().active_skills[0].name, "greeting");
+    // Once in each request behind the load, wherever it stands.
+    let requests = seen.lock().unwrap().clone();
+    let mut summarised = 0;
+    for request in requests[1..].iter().filter(|request| !is_summary(request)) {
+        let blocks = request.messages.iter().flat_map(|message| &message.content);
+        let said: String = blocks.map(|block| block.json()).collect();
+        assert_eq!(said.matches("Run `scripts/run.sh`.").count(), 1, "{said}");
+        assert!(!request.instructions.concat().contains("Run `scripts/run.sh`."));
+        summarised += usize::from(request.messages[0].text().contains("In short."));
+    }
+    assert!(summarised > 2);
     runtime.shutdown(soon()).await.unwrap();
 }
 
