@@ -5,12 +5,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    Activation, Block, BlockKind, Delivery, ExecutorKind, Message, Model, Request, Response, Role, Runtime,
-    RuntimeOptions, Session, SessionSpec, Settings, SkillSettings, StopReason, Usage, model_fn,
+    Activation, Authorization, Block, BlockKind, Decision, Delivery, ExecutorKind, Grant, GrantScope,
+    Message, Model, Request, Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
+    SessionStopReason, Settings, SkillSettings, StopReason, ToolCall, TurnEvent, Update, Usage, approver_fn,
+    model_fn,
 };
 use serde_json::{Value, json};
 
-use crate::runtime_bed::{Host, ask, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, follow, soon, spec, tenant};
 
 /// Everything that a model was sent.
 #[derive(Clone, Default)]
@@ -361,4 +363,72 @@ async fn what_is_loaded_survives_a_restart_and_is_not_swapped_for_an_edited_skil
     make(&session, &[load(&["beta", "alpha"])]).await;
     assert_eq!(active(sent.take().last().unwrap()), Some(&*before));
     runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_person_grants_holds_for_the_session_and_for_nothing_else() {
+    let host = host(ExecutorKind::Jail);
+    let sent = Sent::default();
+    let approver = approver_fn(|call: ToolCall| async move {
+        match call.name.as_str() {
+            "bash_tool" => Authorization::Ask { reason: "may it?".to_owned() },
+            _ => Authorization::Allow,
+        }
+    });
+    let runtime = Runtime::spawn(options(&host, &sent).approver(approver)).await.unwrap();
+    let session = runtime.open(spec()).await.unwrap();
+    let bash = |command: &str| {
+        let calls = [call("bash_tool", json!({"command": command, "description": "x"}))];
+        Value::from(&calls[..]).to_string()
+    };
+    let mut turn = session.send(bash("echo one")).await.unwrap();
+    let waiting = loop {
+        match turn.next().await.unwrap().unwrap() {
+            TurnEvent::Update(Update::Recorded(event)) => {
+                if let SessionEventKind::SessionStatusIdle {
+                    stop_reason: SessionStopReason::RequiresAction { tool_use_id, .. },
+                    ..
+                } = event.kind
+                {
+                    break tool_use_id;
+                }
+            }
+            TurnEvent::Ended { .. } => panic!("nobody was asked"),
+            _ => {}
+        }
+    };
+    let grant = Grant { rule: "bash_tool(echo:*)".to_owned(), scope: GrantScope::Session };
+    session.decide(waiting, Decision::Grant { grant }).await.unwrap();
+    assert_eq!(follow(&mut turn).await.1, "one\n");
+    // The same words, without a question.
+    assert_eq!(ask_once(&session, &bash("echo two")).await.as_deref(), Some("two\n"));
+    // What only looks like it is asked for.
+    for other in ["ls", "echo three; ls", "echo $(ls)"] {
+        assert_eq!(ask_once(&session, &bash(other)).await, None, "{other}");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// What came of a call; none where somebody must be asked, who denies it then.
+async fn ask_once(session: &Session, words: &str) -> Option<String> {
+    let mut turn = session.send(words).await.unwrap();
+    let mut said = String::new();
+    let mut was_asked = false;
+    loop {
+        match turn.next().await.unwrap().unwrap() {
+            TurnEvent::Ended { .. } => return (!was_asked).then_some(said),
+            TurnEvent::Update(Update::Recorded(event)) => match event.kind {
+                SessionEventKind::SessionStatusIdle {
+                    stop_reason: SessionStopReason::RequiresAction { tool_use_id, .. },
+                    ..
+                } => {
+                    was_asked = true;
+                    session.decide(tool_use_id, Decision::Deny { reason: "no".to_owned() }).await.unwrap();
+                }
+                SessionEventKind::AgentMessage { content } => said = Message::assistant(content).text(),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
 }
