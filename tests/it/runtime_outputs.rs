@@ -16,7 +16,7 @@ async fn files_are_found_by_what_the_skills_of_a_session_say_also_after_a_restar
     let host = Host::new(ExecutorKind::Jail);
     write_manifest(&host);
     let runtime = host.start().await;
-    let session = runtime.open(spec()).await.unwrap();
+    let session = runtime.open(spec().activation(Activation::View)).await.unwrap();
     let id = session.id();
     ask(&session, "$ mkdir reports && echo hello > reports/today.md").await;
     let profile = runtime.profile(&tenant("acme"), id).await.unwrap();
