@@ -1,6 +1,6 @@
 //! What skills say that they make, beside what a session made (ADR-002, `outputs`).
 
-use conjure::{Activation, ExecutorKind, FoundOutputs, Runtime};
+use conjure::{Activation, ExecutorKind, FoundOutputs, Request, Runtime, model_fn, parse_response};
 
 use crate::runtime_bed::{Host, ask, soon, spec, tenant};
 
@@ -19,8 +19,6 @@ async fn files_are_found_by_what_the_skills_of_a_session_say_also_after_a_restar
     let session = runtime.open(spec().activation(Activation::View)).await.unwrap();
     let id = session.id();
     ask(&session, "$ mkdir reports && echo hello > reports/today.md").await;
-    let profile = runtime.profile(&tenant("acme"), id).await.unwrap();
-    assert_eq!(profile.activation, Activation::View, "the model reads skills without loading them");
     check(&runtime, id).await;
     assert!(runtime.outputs(&tenant("globex"), id).await.is_err(), "it is nobody else's");
     runtime.shutdown(soon()).await.unwrap();
@@ -39,6 +37,35 @@ async fn check(runtime: &Runtime, id: conjure::SessionId) {
     assert_eq!(found, [("reports/*.md", &report), ("raw.csv", &FoundOutputs::Missing)]);
     assert_eq!(outputs[0].description.as_deref(), Some("The report."));
     assert_eq!(outputs[0].skill, "greeting");
+}
+
+/// Asked to load, it loads the skill; asked anything else, it is done.
+fn loading() -> impl conjure::Model {
+    model_fn(|request: Request| async move {
+        let answer = match request.messages.last().map(|last| last.text()).as_deref() {
+            Some("load") => {
+                r#"{"content":[{"type":"tool_use","id":"toolu_1","name":"skills_load","input":{"names":["greeting"]}}],
+                    "stop_reason":"tool_use"}"#
+            }
+            _ => r#"{"content":[{"type":"text","text":"Done."}],"stop_reason":"end_turn"}"#,
+        };
+        Ok(parse_response(answer).unwrap())
+    })
+}
+
+#[tokio::test]
+async fn only_skills_that_were_loaded_are_held_to_their_word() {
+    let host = Host::new(ExecutorKind::Jail);
+    write_manifest(&host);
+    let runtime = Runtime::spawn(host.options().model("loading", loading())).await.unwrap();
+    let session = runtime.open(spec().model("loading")).await.unwrap();
+    let outputs = async || runtime.outputs(&tenant("acme"), session.id()).await.unwrap();
+    ask(&session, "hello").await;
+    assert_eq!(outputs().await, []);
+    ask(&session, "load").await;
+    let missing: Vec<_> = outputs().await.into_iter().map(|output| output.found).collect();
+    assert_eq!(missing, [FoundOutputs::Missing, FoundOutputs::Missing]);
+    runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
