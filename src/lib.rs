@@ -40,8 +40,9 @@ pub use error::{Error, ErrorKind};
 pub use outputs::{ExpectedOutput, FoundOutputs};
 pub use prompting::{build_system_prompt, system_prompt, tool_definitions};
 pub use runtime::{
-    Contents, DiskUsage, ExecutorFactory, Given, Runtime, RuntimeError, RuntimeOptions, SessionContents,
-    SessionList, SessionSpec, SessionSummary, Tenant, TenantPolicy, TenantUsage, UnknownSkill,
+    Contents, DiskUsage, ExecutorFactory, Given, InputFault, Runtime, RuntimeError, RuntimeOptions,
+    SessionContents, SessionList, SessionSpec, SessionSummary, Tenant, TenantPolicy, TenantUsage,
+    UnknownSkill, redactor_of_inputs,
 };
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};

@@ -132,6 +132,9 @@ pub(crate) struct RunArgs {
     /// How the model gets at a skill: it loads it with a tool (`load`, the default), or reads its SKILL.md (`view`).
     #[arg(long, value_name = "STYLE", value_parser = conjure::parse_activation)]
     pub(crate) activation: Option<conjure::Activation>,
+    /// A value for an input that the manifests of the skills ask for; JSON where it is not text. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = given)]
+    pub(crate) input: Vec<Given>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
     /// Print the session's events on standard output, one JSON object a line.

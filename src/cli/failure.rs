@@ -74,8 +74,12 @@ impl From<RuntimeError> for Failure {
                 (error.to_string(), Exit::Usage, Some("`conjure sessions list` lists them".to_owned()))
             }
             RuntimeError::Missing { .. } => {
+                let hint = "`--env NAME` passes on the variable of this process, `--env NAME=VALUE` gives another, `--input NAME=VALUE` an input";
+                (error.to_string(), Exit::Usage, Some(hint.to_owned()))
+            }
+            RuntimeError::Inputs { .. } => {
                 let hint =
-                    "`--env NAME` passes on the variable of this process, `--env NAME=VALUE` gives another";
+                    "`--input NAME=VALUE` gives a value; `conjure skills check` says what a skill needs";
                 (error.to_string(), Exit::Usage, Some(hint.to_owned()))
             }
             RuntimeError::Journal(ref journal) => {

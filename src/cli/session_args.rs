@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use conjure::TenantId;
 
 use crate::cli::approvals::RulesArgs;
-use crate::cli::args::{Format, Variable, seconds, variable};
+use crate::cli::args::{Format, Given as InputText, Variable, given, seconds, variable};
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -150,6 +150,9 @@ pub(crate) struct GoingArgs {
     /// process. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(crate) env: Vec<Variable>,
+    /// A value for an input that is sensitive, and so was not recorded, or another value. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = given)]
+    pub(crate) input: Vec<InputText>,
     /// Print the session's events on standard output, one JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,

@@ -12,6 +12,7 @@ use conjure_journal::JournalError;
 use conjure_sandbox::SandboxError;
 use conjure_toolbox::ToolboxError;
 
+use super::inputs::InputFault;
 use crate::error::Error;
 
 /// A failure of a [`Runtime`](crate::Runtime). Its message says what failed, where, and why; [`RuntimeError::hint`] how to mend
@@ -74,6 +75,12 @@ pub enum RuntimeError {
         catalog: String,
         /// The names that there are.
         available: Vec<String>,
+    },
+    /// The inputs are not what the manifests of the session's skills ask for. No message has a value that is sensitive.
+    #[error("the inputs cannot be used: {}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Inputs {
+        /// Everything that is wrong with them.
+        faults: Vec<InputFault>,
     },
     /// Nobody registered such a catalog.
     #[error("there is no catalog `{name}`")]
@@ -227,6 +234,9 @@ impl RuntimeError {
             }
             Self::Missing { .. } => {
                 "give it by `Runtime::session_with`, or do without it by `Given::without_the_rest`".to_owned()
+            }
+            Self::Inputs { .. } => {
+                "give inputs by `SessionSpec::input`, or name only skills that need none of them".to_owned()
             }
             Self::SkillLost { .. } => {
                 "put the folder back from a backup, or open a new session, with the history of this one".to_owned()

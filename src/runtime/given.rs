@@ -7,14 +7,20 @@ use std::fmt;
 
 use conjure_base::{SessionId, looks_sensitive};
 use conjure_conversation::{Profile, Withheld};
+use conjure_skill::Inputs;
+use serde_json::Value;
 
 use super::error::RuntimeError;
+use super::inputs::secrets_of;
 
 /// What a session is given that its record does not hold, or not any more.
 #[derive(Clone, Default)]
 pub struct Given {
     environment: BTreeMap<String, String>,
     secrets: BTreeMap<String, String>,
+    inputs: Inputs,
+    /// Variables that are secret by what a manifest says, whatever their names look like.
+    hidden: BTreeSet<String>,
     rest: Rest,
 }
 
@@ -47,6 +53,13 @@ impl Given {
         self
     }
 
+    /// With this value for an input that a manifest of its skills declares, also in the place of a recorded one.
+    #[must_use]
+    pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.inputs.insert(name.into(), value.into());
+        self
+    }
+
     /// The session does without whatever else it had. What its commands make of a variable that is not set is theirs; a secret
     /// that nobody names cannot be redacted.
     #[must_use]
@@ -56,7 +69,11 @@ impl Given {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.environment.is_empty() && self.secrets.is_empty() && self.rest == Rest::Demanded
+        self.environment.is_empty()
+            && self.secrets.is_empty()
+            && self.inputs.is_empty()
+            && self.hidden.is_empty()
+            && self.rest == Rest::Demanded
     }
 
     /// This, and what is only in `before`.
@@ -67,16 +84,44 @@ impl Given {
         for (name, value) in &before.secrets {
             self.secrets.entry(name.clone()).or_insert_with(|| value.clone());
         }
+        for (name, value) in &before.inputs {
+            self.inputs.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        self.hidden.extend(before.hidden.iter().cloned());
         if before.rest == Rest::DoneWithout {
             self.rest = Rest::DoneWithout;
         }
         self
     }
 
-    /// Divides it: the part that may be recorded, and the names of the other.
+    /// The values of inputs.
+    pub(crate) const fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// The names of variables.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.environment.keys().map(String::as_str)
+    }
+
+    /// Takes in that these variables are secret, as far as they are given here.
+    pub(crate) fn hide<'n>(&mut self, variables: impl IntoIterator<Item = &'n String>) {
+        let given = variables.into_iter().filter(|name| self.environment.contains_key(*name));
+        self.hidden.extend(given.cloned());
+    }
+
+    /// The same with no other inputs than those of these names: what is recorded need not be known here.
+    #[must_use]
+    pub(crate) fn with_inputs_of(mut self, names: &BTreeSet<String>) -> Self {
+        self.inputs.retain(|name, _| names.contains(name));
+        self
+    }
+
+    /// Divides it: the variables that may be recorded, and the names of what may not be.
     pub(crate) fn divided(&self) -> (BTreeMap<String, String>, Withheld) {
+        let is_withheld = |name: &str| looks_sensitive(name) || self.hidden.contains(name);
         let (withheld, recorded): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.environment.clone().into_iter().partition(|(name, _)| looks_sensitive(name));
+            self.environment.clone().into_iter().partition(|(name, _)| is_withheld(name));
         let withheld = Withheld {
             environment: withheld.into_keys().collect(),
             secrets: self.secrets.keys().cloned().collect(),
@@ -85,9 +130,12 @@ impl Given {
         (recorded, withheld)
     }
 
-    /// All of it.
+    /// All of it. What is given of inputs here is not recorded, so all of that is secret.
     pub(crate) fn all(self) -> Complete {
-        Complete { environment: self.environment, secrets: self.secrets }
+        let mut secrets = self.secrets;
+        secrets.extend(hidden(&self.environment, &self.hidden));
+        secrets.extend(self.inputs.iter().flat_map(|(name, value)| secrets_of(name, value)));
+        Complete { environment: self.environment, secrets }
     }
 
     /// The variables and the secrets of a session that was recorded so.
@@ -98,7 +146,13 @@ impl Given {
         let missing = Withheld {
             environment: lacking(&profile.withheld.environment, &self.environment),
             secrets: lacking(&profile.withheld.secrets, &self.secrets),
-            inputs: BTreeSet::new(),
+            inputs: profile
+                .withheld
+                .inputs
+                .iter()
+                .filter(|name| !self.inputs.contains_key(*name))
+                .cloned()
+                .collect(),
         };
         if self.rest == Rest::Demanded && !missing.is_empty() {
             return Err(RuntimeError::Missing { session, missing });
@@ -107,6 +161,21 @@ impl Given {
         environment.extend(self.environment.clone());
         Ok(Complete { environment, secrets: self.secrets.clone() })
     }
+}
+
+impl Complete {
+    /// Takes in that these variables are secret, whoever gave them.
+    pub(crate) fn hide(&mut self, variables: &BTreeSet<String>) {
+        self.secrets.extend(hidden(&self.environment, variables));
+    }
+}
+
+/// The values of these variables as secrets, by names that no secret of a host's has.
+fn hidden<'a>(
+    environment: &'a BTreeMap<String, String>,
+    names: &'a BTreeSet<String>,
+) -> impl Iterator<Item = (String, String)> + 'a {
+    names.iter().filter_map(|name| Some((format!("variable {name}"), environment.get(name)?.clone())))
 }
 
 /// All variables and secrets of a session.
@@ -121,6 +190,7 @@ impl fmt::Debug for Given {
         f.debug_struct("Given")
             .field("environment", &self.environment.keys())
             .field("secrets", &self.secrets.keys())
+            .field("inputs", &self.inputs.keys())
             .field("rest", &self.rest)
             .finish()
     }

@@ -20,6 +20,7 @@ mod temporary;
 
 mod gist;
 mod given;
+mod inputs;
 mod outfit;
 mod pools;
 mod records;
@@ -43,6 +44,7 @@ mod reading;
 pub use error::{RuntimeError, UnknownSkill};
 pub use given::Given;
 pub use handle::Runtime;
+pub use inputs::{InputFault, redactor_of_inputs};
 pub use options::RuntimeOptions;
 pub use records::{Contents, SessionContents, SessionList, SessionSummary};
 pub use sandboxes::ExecutorFactory;

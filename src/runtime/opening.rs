@@ -3,7 +3,6 @@
 //! All of that is one task of the runtime's, and what it begins is noted on the disk before: so a session is opened for somebody
 //! who has it, or nothing is left of it, whatever becomes of the caller. What a crash leaves, the next start removes.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use conjure_actors::runtime as tree;
 use conjure_actors::session::Session;
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Activation, Delivery, Limits, PinnedSkill, Profile};
+use conjure_conversation::{Activation, Delivery, Limits, PinnedSkill, Profile, Withheld};
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
 
@@ -19,6 +18,7 @@ use super::deleting::{Kept, Only};
 use super::error::RuntimeError;
 use super::handle::Runtime;
 use super::home::TenantHome;
+use super::inputs::divide;
 use super::outfit::blocking;
 use super::skills::choose;
 use super::spec::SessionSpec;
@@ -52,7 +52,11 @@ impl Runtime {
         skills: Vec<Arc<Skill>>,
     ) -> Result<Session, RuntimeError> {
         let outfitter = &self.inner.outfitter;
-        let (environment, withheld) = spec.given.divided();
+        let inputs = divide(&skills, &spec.skills, &spec.given)?;
+        let mut given = spec.given.with_inputs_of(&inputs.withheld);
+        given.hide(&inputs.hidden_variables);
+        let (environment, withheld) = given.divided();
+        let withheld = Withheld { inputs: inputs.withheld, ..withheld };
         let chosen = outfitter.config().skills();
         let profile = Profile {
             base_prompt: spec.base_prompt,
@@ -65,7 +69,7 @@ impl Runtime {
             catalog: spec.catalog,
             workspace: spec.workspace.map(recordable).transpose()?,
             environment,
-            inputs: BTreeMap::new(),
+            inputs: inputs.recorded,
             withheld,
             metadata: spec.metadata,
         };
@@ -80,7 +84,7 @@ impl Runtime {
         }
         let pass = pass?;
         home.mark(key.session).await?;
-        outfitter.give(key, spec.given);
+        outfitter.give(key, given);
         let (pinned, kept) = pin(&home, skills).await;
         let opened = match kept {
             Ok(()) => {

@@ -26,6 +26,7 @@ use super::error::RuntimeError;
 use super::given::{Complete, Given};
 use super::home::{Home, TenantHome};
 use super::hosts::Presence;
+use super::inputs::{effective, hidden_variables};
 use super::models::Models;
 use super::options::Record;
 use super::sandboxes::{Kind, Sandboxes};
@@ -72,6 +73,8 @@ pub(crate) struct Parts {
     skills: Vec<Arc<SessionSkill>>,
     source: Arc<dyn ExecutorSource>,
     redactor: Redactor,
+    /// What the model is told of the inputs.
+    inputs: String,
 }
 
 impl Outfitter {
@@ -347,6 +350,14 @@ impl Inner {
             Some(folder) => self.check(folder, &kind)?,
             None => self.own_workspace(key, &home)?,
         };
+        let inputs = effective(&folders, &profile.inputs, given.inputs());
+        // Also where whoever deploys the host gave them, by a tenant's policy.
+        complete.hide(&hidden_variables(&folders));
+        if let Some(known) = self.sessions().get_mut(key) {
+            known.given.hide(&profile.withheld.environment);
+        }
+        complete.environment.extend(inputs.environment);
+        complete.secrets.extend(inputs.secrets);
         let options = ContextOptions {
             workspace: Some(workspace),
             data: Some(home.data.clone()),
@@ -358,7 +369,7 @@ impl Inner {
         redactor.learn(&policy.redactor());
         let context = create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
         let source = self.sandboxes.source(key, &kind, &self.config, context)?;
-        Ok(Parts { model, skills, source, redactor })
+        Ok(Parts { model, skills, source, redactor, inputs: inputs.shown })
     }
 
     /// The folder that a session has of its own.
@@ -400,7 +411,7 @@ impl Outfit for Outfitter {
     fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
         Box::pin(async move {
             let prepared = self.inner.sessions().get_mut(fitting.key).and_then(|known| known.parts.take());
-            let Parts { model, skills, source, redactor } = match prepared {
+            let Parts { model, skills, source, redactor, inputs } = match prepared {
                 Some(parts) => parts,
                 None => self.make(fitting.key, fitting.profile).await.map_err(|error| explained(&error))?,
             };
@@ -410,11 +421,16 @@ impl Outfit for Outfitter {
                 ..prompt_options(source.layout().clone())
             };
             let executor: Arc<dyn Executor> = Arc::new(fitting.executors.supervise(source)?);
+            let mut base_prompt = fitting.profile.base_prompt.clone();
+            if !inputs.is_empty() {
+                base_prompt.push_str("\n\n");
+                base_prompt.push_str(&inputs);
+            }
             let skills = SessionSkills::new(skills, prompting.locations.clone());
             let tools = skill_tools(&skills, &prompting, &self.inner.config);
             let toolbox = self.toolbox(fitting.key, Arc::clone(&executor), tools, redactor.clone())?;
             let composer = SkillComposer::of_session(
-                &fitting.profile.base_prompt,
+                &base_prompt,
                 &skills,
                 toolbox.definitions(),
                 &prompting,

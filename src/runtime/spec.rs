@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use conjure_base::TenantId;
 use conjure_conversation::{Activation, Delivery, Limits, Message};
+use serde_json::Value;
 
 use super::given::Given;
 
@@ -159,6 +160,21 @@ impl SessionSpec {
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.given = self.given.secret(name, value);
         self
+    }
+
+    /// With this value for an input that the manifest of one of its skills declares: the model is shown it, and commands have it as
+    /// the variable `CONJURE_INPUT_<NAME>`. It is recorded, unless a manifest calls it sensitive: then the model is told its name
+    /// alone, its value is redacted wherever it would leave, and whoever revives the session after a restart gives it again.
+    #[must_use]
+    pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.given = self.given.input(name, value);
+        self
+    }
+
+    /// With these values for inputs.
+    #[must_use]
+    pub fn inputs<N: Into<String>, V: Into<Value>>(self, inputs: impl IntoIterator<Item = (N, V)>) -> Self {
+        inputs.into_iter().fold(self, |spec, (name, value)| spec.input(name, value))
     }
 
     /// With a note of the host's own, which is recorded and given back.

@@ -27,6 +27,7 @@ mod support;
 mod approvals_command;
 mod bad_data_command;
 mod bad_input;
+mod check_command;
 mod conformance;
 #[cfg(feature = "docker")]
 mod container_runs;
@@ -54,6 +55,7 @@ mod runtime_displaced;
 mod runtime_engines;
 mod runtime_halts;
 mod runtime_hosts;
+mod runtime_inputs;
 mod runtime_journal;
 mod runtime_keys;
 mod runtime_killed;

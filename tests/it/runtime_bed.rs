@@ -24,7 +24,7 @@ pub(crate) fn model() -> impl Model {
     model_fn(|request: Request| async move { Ok(answer(&request)) })
 }
 
-fn answer(request: &Request) -> Response {
+pub(crate) fn answer(request: &Request) -> Response {
     let last = request.messages.last().unwrap();
     let (content, stop_reason) = match result(last) {
         Some(result) => (Block::text(format!("it says: {result}")), StopReason::EndTurn),

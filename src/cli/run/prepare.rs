@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use conjure::{
     Config, ContextOptions, Environment, ExecutorKind, Model, Recorder, Redactor, RuntimeOptions,
-    SessionSpec, Settings, Snapshot, Workspace,
+    SessionSpec, Settings, SkillInputs, Snapshot, Workspace, redactor_of_inputs,
 };
 
 use crate::cli::approvals::Rules;
@@ -20,7 +20,7 @@ use crate::cli::run::kept::notes;
 use crate::cli::run::session::{Opened, Voice, Whose};
 use crate::cli::run::talk::Say;
 use crate::cli::run::words::{Source, Words, words};
-use crate::cli::skills::found;
+use crate::cli::skills::{found, inputs};
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// What the model is told first.
@@ -66,6 +66,7 @@ struct Gathered {
     recorder: Option<Arc<Recorder<Arc<dyn Model>>>>,
     skills: Vec<String>,
     variables: BTreeMap<String, String>,
+    inputs: SkillInputs,
     workspace: Option<PathBuf>,
 }
 
@@ -83,7 +84,7 @@ pub(super) async fn prepare(
     let (own_args, own_config, own_environment, own_terminal) =
         (Arc::clone(args), config.clone(), environment.clone(), Arc::clone(terminal));
     let gathered = blocking(move || gather(&own_args, &own_config, &own_environment, &own_terminal)).await?;
-    let Gathered { words, recorder, skills, variables, workspace: folder } = gathered;
+    let Gathered { words, recorder, skills, variables, inputs, workspace: folder } = gathered;
     let known = skills.len();
     let keeping = if args.ephemeral { Keeping::Ephemeral } else { Keeping::Kept };
     let (name, model) = (words.name.clone(), Arc::clone(&words.model));
@@ -101,7 +102,8 @@ pub(super) async fn prepare(
         .base_prompt(BASE_PROMPT)
         .skills(skills)
         .model(words.name.clone())
-        .sandbox(config.executor().as_str());
+        .sandbox(config.executor().as_str())
+        .inputs(inputs);
     for (name, value) in variables {
         spec = spec.environment(name, value);
     }
@@ -143,12 +145,14 @@ fn gather(
     let source = Source { model: args.model.as_deref(), script: args.script.as_deref() };
     let words = words(source, args.record.as_deref(), config, process)?;
     let skills = found(config, terminal)?;
+    let inputs = inputs(&args.input, &skills)?;
     let redactor = redactor(&variables, &words);
+    redactor.learn(&redactor_of_inputs(&skills, &inputs, &variables));
     terminal.redact(redactor.clone());
     let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;
     let (words, recorder) = recorded(words, args.record.as_deref(), redactor)?;
     let skills = skills.iter().map(|skill| skill.name().to_string()).collect();
-    Ok(Gathered { words, recorder, skills, variables, workspace })
+    Ok(Gathered { words, recorder, skills, variables, inputs, workspace })
 }
 
 /// The user's folder, where it really is: a link that leads elsewhere later takes no session along. A link is told.

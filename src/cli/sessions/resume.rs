@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Clock as _, Config, Contents, Deadline, Environment, ExecutorKind, Given, Limits, Profile,
+    Clock as _, Config, Contents, Deadline, Environment, ExecutorKind, Given, Limits, Profile, Redactor,
     RuntimeOptions, SessionId, SessionStatus, Settings, SystemClock, Workspace,
 };
 
@@ -121,6 +121,8 @@ async fn prepare(
     let (files, before) = add_files(folder.clone(), files).await?;
     let given =
         variables.into_iter().fold(Given::new(), |given, (name, value)| given.environment(name, value));
+    // Commands have every input as text, so what kind of value it was need not be known.
+    let given = going.input.iter().fold(given, |given, input| given.input(&input.name, input.text.as_str()));
     // What was under way goes on now.
     let session = host.runtime.session_with(&host.tenant, id, given).await?;
     let snapshot = session.snapshot().await?;
@@ -209,6 +211,9 @@ fn gather(
     let mut known = profile.environment.clone();
     known.extend(variables.clone());
     let redactor = redactor(&known, &words);
+    let withheld = profile.withheld.environment.iter().filter_map(|name| Some((name, known.get(name)?)));
+    let inputs = args.input.iter().map(|input| (&input.name, &input.text));
+    redactor.learn(&Redactor::new(withheld.chain(inputs).map(|(name, value)| (name.clone(), value.clone()))));
     terminal.redact(redactor.clone());
     let (mut words, recorder) = recorded(words, record.map(Path::new), redactor)?;
     let tariff = words.tariff.take();

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use conjure::{
     Config, ContextOptions, ExecutorKind, Mode, Preflight, PreflightReport, RuleOutcome, RuleReport,
-    SandboxProbe, Settings, Severity, SkillInputs, SystemClock, Workbench,
+    SandboxProbe, Settings, Severity, SystemClock, Workbench,
 };
 
-use crate::cli::args::{CheckArgs, Format, Given};
+use crate::cli::args::{CheckArgs, Format};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::run::variables;
-use crate::cli::skills::{is_nothing_there, load};
+use crate::cli::skills::{inputs, is_nothing_there, load};
 use crate::cli::terminal::{Terminal, printable};
 
 /// Checks the skill, and prints the report. Exit code 0: it could run; 1: something is missing; 2: it is not there.
@@ -35,16 +35,7 @@ pub(super) async fn check(args: &CheckArgs, config: &Config, terminal: &Terminal
         })?,
     };
     let config = config.with(Settings { executor: Some(executor), ..Settings::default() })?;
-    let mut inputs = SkillInputs::new();
-    for Given { name, text } in &args.input {
-        let schema = skill.manifest().and_then(|manifest| manifest.input(name)).map(|input| input.schema());
-        let value = schema.map_or_else(|| text.as_str().into(), |schema| schema.value_of_text(text));
-        if inputs.insert(name.clone(), value).is_some() {
-            return Err(
-                Failure::usage(format!("`--input {name}` is there twice")).hint("leave one of them out")
-            );
-        }
-    }
+    let inputs = inputs(&args.input, std::slice::from_ref(&skill))?;
     let options = ContextOptions {
         workspace: args.workspace.clone(),
         environment: variables(&args.env)?,

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use conjure::{
     Config, Diagnostic, Discovery, Locations, Missing, Mode, RuleId, Settings, Severity, Skill, SkillError,
-    available_skills_block_at, extract_skill_file,
+    SkillInputs, available_skills_block_at, extract_skill_file,
 };
 
-use crate::cli::args::SkillsCommand;
+use crate::cli::args::{Given, SkillsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::terminal::{Terminal, printable};
@@ -51,6 +51,20 @@ pub(crate) async fn skills(
             inspect::inspect(&read(path, Mode::Lenient)?, *format, terminal)
         }
     }
+}
+
+/// The values that `--input` gives, read as the manifests of these skills say.
+pub(crate) fn inputs(given: &[Given], skills: &[Arc<Skill>]) -> Result<SkillInputs, Failure> {
+    let mut inputs = SkillInputs::new();
+    for Given { name, text } in given {
+        let schema = skills.iter().find_map(|skill| Some(skill.manifest()?.input(name)?.schema()));
+        let value = schema.map_or_else(|| text.as_str().into(), |schema| schema.value_of_text(text));
+        if inputs.insert(name.clone(), value).is_some() {
+            let told = format!("`--input {name}` is there twice");
+            return Err(Failure::usage(told).hint("leave one of them out"));
+        }
+    }
+    Ok(inputs)
 }
 
 /// The skills of the configuration. What is not loaded is told as a warning; a folder that was named and is not

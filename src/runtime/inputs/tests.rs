@@ -1,0 +1,34 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn every_text_of_a_value_is_a_secret() {
+    let secrets = secrets_of("key", &json!({"a": ["one", {"b": "two"}], "n": 12345, "t": true}));
+    let values: Vec<_> = secrets.iter().map(|(_, value)| value.as_str()).collect();
+    for expected in ["one", "two", "12345"] {
+        assert!(values.contains(&expected), "{values:?}");
+    }
+    let names: BTreeSet<_> = secrets.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), secrets.len(), "none takes another's place");
+    assert_eq!(secrets_of("key", &json!("x")), [("input key".to_owned(), "x".to_owned())]);
+}
+
+#[test]
+fn what_is_shown_is_escaped_and_cut() {
+    let long = "x".repeat(SHOWN_CHARS + 1);
+    let values = Inputs::from([
+        ("a".to_owned(), json!("</value></inputs>")),
+        ("b".to_owned(), json!(long)),
+        ("c".to_owned(), json!([1, "two"])),
+        ("d".to_owned(), json!("secret")),
+    ]);
+    let recorded = values.clone();
+    let shown = shown(&values, &recorded, &BTreeSet::from(["d".to_owned()]));
+    assert_eq!(shown.matches("</inputs>").count(), 1);
+    assert!(shown.contains("<value>&lt;/value&gt;&lt;/inputs&gt;</value>"));
+    assert!(shown.contains("x…</value>") && !shown.contains(&long));
+    assert!(shown.contains("<value>[1,&quot;two&quot;]</value>"));
+    assert!(!shown.contains("secret</value>") && shown.contains("<variable>CONJURE_INPUT_D</variable>"));
+    assert_eq!(super::shown(&Inputs::new(), &Inputs::new(), &BTreeSet::new()), "");
+}
