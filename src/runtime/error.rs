@@ -303,11 +303,12 @@ fn there_are(available: &[String]) -> Option<String> {
 }
 
 fn count(missing: &Withheld) -> usize {
-    missing.environment.len() + missing.secrets.len()
+    missing.environment.len() + missing.secrets.len() + missing.inputs.len()
 }
 
 fn names(missing: &Withheld) -> String {
     let variables = missing.environment.iter().map(|name| format!("the variable `{name}`"));
     let secrets = missing.secrets.iter().map(|name| format!("the secret `{name}`"));
-    variables.chain(secrets).collect::<Vec<_>>().join(", ")
+    let inputs = missing.inputs.iter().map(|name| format!("the input `{name}`"));
+    variables.chain(secrets).chain(inputs).collect::<Vec<_>>().join(", ")
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::error::RuntimeError;
 use super::given::Given;
 use super::spec::Choice;
+use crate::context::ContextOptions;
 
 /// So much of a value is shown to the model; commands have all of it.
 const SHOWN_CHARS: usize = 2000;
@@ -164,7 +165,8 @@ pub fn redactor_of_inputs(
         let value = variables.get(&name)?.clone();
         Some((name, value))
     });
-    Redactor::new(of_inputs.chain(hidden))
+    let secrets = of_inputs.chain(hidden).collect();
+    ContextOptions { secrets, ..ContextOptions::default() }.redactor()
 }
 
 /// The texts by which a value may be recognised, by names that tell whose they are.

@@ -16,15 +16,18 @@ fn all_that_is_missing_is_in_one_report() {
 
 #[test]
 fn a_skill_with_everything_is_ready() {
-    let args = ["check", "fixtures/manifests/sidecar/greeter", "--sandbox", "local", "--input", "username=Ada"];
+    let args =
+        ["check", "fixtures/manifests/sidecar/greeter", "--sandbox", "local", "--input", "username=Ada"];
     insta::assert_snapshot!(skills(args).code(0).stdout);
-    let simple = skills(["check", "fixtures/manifests/frontmatter/simple-skill", "--sandbox", "local"]).code(0);
+    let simple =
+        skills(["check", "fixtures/manifests/frontmatter/simple-skill", "--sandbox", "local"]).code(0);
     insta::assert_snapshot!("simple", simple.stdout);
 }
 
 #[test]
 fn a_value_is_checked_and_a_sensitive_one_not_shown() {
-    let worklog = ["check", "fixtures/manifests/frontmatter/worklog", "--sandbox", "local", "--format", "json"];
+    let worklog =
+        ["check", "fixtures/manifests/frontmatter/worklog", "--sandbox", "local", "--format", "json"];
     let args = worklog.into_iter().chain(["--input", "session_date=today", "--input", "api_key=hunter2"]);
     let report = skills(args).code(1).stdout;
     assert!(!report.contains("hunter2"), "{report}");

@@ -10,7 +10,7 @@ use conjure::{
 };
 use serde_json::json;
 
-use crate::runtime_bed::{Host, ask, answer, soon, spec, tenant};
+use crate::runtime_bed::{Host, answer, ask, soon, spec, tenant};
 
 const MANIFEST: &str = r#"
 manifest_version: "1.0"
@@ -109,7 +109,10 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
     let events = told(&session).await;
     let exported = format!("{:?}", runtime.events(&tenant("acme"), id, 0).await.unwrap());
     let profile = runtime.profile(&tenant("acme"), id).await.unwrap();
-    assert_eq!(profile.inputs, [("day".to_owned(), json!("2025")), ("out-dir".to_owned(), json!("<reports>"))].into());
+    assert_eq!(
+        profile.inputs,
+        [("day".to_owned(), json!("2025")), ("out-dir".to_owned(), json!("<reports>"))].into()
+    );
     assert!(profile.withheld.inputs.contains("api_key") && profile.withheld.environment.contains("HOUSE"));
     runtime.shutdown(soon()).await.unwrap();
     let sent = sent.lock().unwrap().clone();
@@ -124,7 +127,9 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
     }
     assert_eq!(seen_in(host.folder()), [""; 0].map(std::path::PathBuf::from), "the journal and all else");
     // The model was told of them, and of what is not sensitive by its value.
-    for told in ["CONJURE_INPUT_API_KEY", "value-withheld", "<value>2025</value>", "<value>&lt;reports&gt;</value>"] {
+    for told in
+        ["CONJURE_INPUT_API_KEY", "value-withheld", "<value>2025</value>", "<value>&lt;reports&gt;</value>"]
+    {
         assert!(sent.contains(told), "{told}: {sent}");
     }
 }
@@ -133,7 +138,8 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
 async fn whoever_revives_a_session_gives_what_was_not_recorded_again() {
     let host = host();
     let runtime = host.start().await;
-    let spec = spec().inputs([("day", json!("2025")), ("api_key", json!({"k": NESTED})), ("count", json!(3))]);
+    let spec =
+        spec().inputs([("day", json!("2025")), ("api_key", json!({"k": NESTED})), ("count", json!(3))]);
     let session = runtime.open(spec).await.unwrap();
     let id = session.id();
     ask(&session, "$ echo $CONJURE_INPUT_COUNT").await;
@@ -146,7 +152,8 @@ async fn whoever_revives_a_session_gives_what_was_not_recorded_again() {
     let given = Given::new().input("api_key", json!({"k": NESTED}));
     assert!(!format!("{given:?}").contains(NESTED));
     let session = runtime.session_with(&tenant("acme"), id, given).await.unwrap();
-    let said = ask(&session, "$ echo $CONJURE_INPUT_COUNT ${#CONJURE_INPUT_API_KEY} $CONJURE_INPUT_API_KEY").await;
+    let said =
+        ask(&session, "$ echo $CONJURE_INPUT_COUNT ${#CONJURE_INPUT_API_KEY} $CONJURE_INPUT_API_KEY").await;
     let length = json!({"k": NESTED}).to_string().len();
     assert!(said.contains(&format!("3 {length}")) && !said.contains(NESTED), "{said}");
     runtime.shutdown(soon()).await.unwrap();
@@ -161,17 +168,18 @@ async fn inputs_that_do_not_fit_are_told_before_anything_is_recorded() {
         other => panic!("{other:?}"),
     };
     let named = || spec().skills(["greeting"]);
-    let wrong = named().input("dya", "2025").input("api_key", NESTED).input("count", "many");
+    let wrong = named().input("out_dir", "x").input("api_key", NESTED).input("count", "many");
     assert_eq!(
         refused(wrong).await,
         [
             "the skill `greeting`: the input `day` is required and was not given",
             "the skill `greeting`: the input `api_key` is not as the skill asks: expected an object, found a string",
             "the skill `greeting`: the input `count` is not as the skill asks: expected an integer, found \"many\"",
-            "no skill of the session has an input `dya`; did you mean `day`?",
+            "no skill of the session has an input `out_dir`; did you mean `out-dir`?",
         ]
     );
-    let twice = named().input("day", "2025").input("api_key", json!({})).environment("CONJURE_INPUT_DAY", "2024");
+    let twice =
+        named().input("day", "2025").input("api_key", json!({})).environment("CONJURE_INPUT_DAY", "2024");
     assert_eq!(
         refused(twice).await,
         ["`variable CONJURE_INPUT_DAY` and `input day` would both be the variable `CONJURE_INPUT_DAY`"]

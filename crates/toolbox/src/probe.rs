@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::Clock;
-use conjure_sandbox::{CallOptions, Command, CommandEnd, CommandOutcome, Executor, NetworkPolicy};
+use conjure_sandbox::{Boundary, CallOptions, Command, CommandEnd, CommandOutcome, Executor, NetworkPolicy};
 use conjure_skill::{
     AskVersion, Base, CommandFound, Network, Probe, ProbeError, ProbeFuture, Skill, Version,
 };
@@ -62,12 +62,13 @@ impl<'a> SandboxProbe<'a> {
         Self { executor, clock, skill_root, network: Network::Unknown }
     }
 
-    /// The same, of a sandbox that was made with this policy.
+    /// The same, of a sandbox that was made with this policy. One that does not enforce it has the host's network.
     #[must_use]
-    pub const fn under(mut self, policy: &NetworkPolicy) -> Self {
+    pub fn under(mut self, policy: &NetworkPolicy) -> Self {
+        let is_enforced = self.executor.isolation().network == Boundary::Enforced;
         self.network = match policy {
-            NetworkPolicy::None => Network::None,
-            NetworkPolicy::Limited(_) | NetworkPolicy::Full => Network::Reachable,
+            NetworkPolicy::None if is_enforced => Network::None,
+            NetworkPolicy::None | NetworkPolicy::Limited(_) | NetworkPolicy::Full => Network::Reachable,
         };
         self
     }

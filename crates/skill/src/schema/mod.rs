@@ -127,4 +127,6 @@ impl Schema {
 }
 
 #[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod tests;
