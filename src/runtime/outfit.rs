@@ -429,12 +429,8 @@ impl Outfit for Outfitter {
             let skills = SessionSkills::new(skills, prompting.locations.clone());
             let tools = skill_tools(&skills, &prompting, &self.inner.config);
             let toolbox = self.toolbox(fitting.key, Arc::clone(&executor), tools, redactor.clone())?;
-            let composer = SkillComposer::of_session(
-                &base_prompt,
-                &skills,
-                toolbox.definitions(),
-                &prompting,
-            );
+            let composer =
+                SkillComposer::of_session(&base_prompt, &skills, toolbox.definitions(), &prompting);
             Ok(SessionParts {
                 model,
                 composer: Arc::new(composer),
