@@ -1,8 +1,8 @@
 //! `cargo bench --bench recovery`: from a sandbox's death to the next good call.
 //!
 //! Case `jail`: a session's supervised jail is killed from outside, by SIGKILL, between two calls, and `/bin/true` is run at
-//! once, and again when that call failed with the jail, until it ran; against the goal, 20 ms. In that time the death is noticed, what
-//! is left of the jail is cleared away, its supervisor waits (at most 2 ms, by chance), and another jail is made for the
+//! once, and again when that call failed with the jail, until it ran; against the goal, 20 ms. In that time the death is noticed, the
+//! workspace is given back, its supervisor waits (at most 2 ms, by chance), and another jail is made for the
 //! same workspace and runs the program. For comparison, in turns: the same program in a jail that lives. Case `container`: the
 //! same with a container, whose first process is killed; without a pool, so that the start of a container is in it, against the
 //! goal for one of the pool. Case `container-pool`: the same, in a session's own workspace with a file, from a pool of one spare that is

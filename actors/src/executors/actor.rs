@@ -1,7 +1,8 @@
 //! The actor beside one sandbox: it has it made, watches it, and fails when it is lost, so that its supervisor replaces it.
 //!
 //! State: the sandbox, in lasting work of the actor. In a crash of the actor that work clears the sandbox away, and only then
-//! the actor counts as gone; in a crash of the host the sandbox ends itself.
+//! the actor counts as gone; in a crash of the host the sandbox ends itself. What is left of a sandbox that was lost, and changes
+//! nothing any more, is removed in a task of the berth's, behind the next one; whoever ends a session's sandbox waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;

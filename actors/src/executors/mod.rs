@@ -8,7 +8,8 @@
 //! - The sandbox is replaced by one with the same workspace. A call that comes meanwhile waits for that until its own
 //!   deadline. What was provided to the one before is provided again.
 //! - **There are never two sandboxes of a session at once**: the next one is made only when nothing of the one before is
-//!   left, whatever ended it. For that the end of a sandbox belongs to lasting work of its actor
+//!   left, whatever ended it; behind one that was lost, as soon as nothing of it changes the workspace any more
+//!   ([`Executor::vacate`](conjure_sandbox::Executor::vacate)). For that the end of a sandbox belongs to lasting work of its actor
 //!   ([`Context::spawn_lasting`](crate::supervision::Context::spawn_lasting)), and not to the actor's last words. Under
 //!   `local`, which holds nothing together, what a killed guest ran ends a moment after it.
 //! - A sandbox belongs to one session: its source hands it over by value.

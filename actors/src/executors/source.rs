@@ -12,7 +12,7 @@ use crate::admission::Permit;
 
 /// Makes the sandboxes of one session, one after another, each with the same workspace.
 ///
-/// It is asked again only when nothing of the sandbox before is left. What it makes it gives away: no two sessions can have
+/// It is asked again only when nothing of the sandbox before changes the workspace any more ([`Executor::vacate`]). What it makes it gives away: no two sessions can have
 /// the same sandbox.
 pub trait ExecutorSource: Send + Sync + fmt::Debug {
     /// Where things lie in each of them. It is known before the first is made, as the model is told then.
