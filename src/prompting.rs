@@ -21,7 +21,8 @@ pub fn system_prompt<S: Borrow<Skill>>(skills: &[S]) -> String {
     conjure_prompt::generate(skills.iter().map(Borrow::borrow), &PromptOptions::default())
 }
 
-/// A whole system prompt: the host's base prompt as it is, then what tells of the skills (specification 10).
+/// A whole system prompt: the host's base prompt as it is, then what tells of the skills (specification 10). The instructions of
+/// skills that were loaded are not in it: [`Workbench::composer`](crate::Workbench::composer) tells these, too.
 #[must_use]
 pub fn build_system_prompt<S: Borrow<Skill>>(
     base_prompt: &str,

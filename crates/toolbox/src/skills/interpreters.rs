@@ -99,6 +99,8 @@ pub(super) fn of_first_line(start: &[u8]) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -136,6 +138,18 @@ mod tests {
         check(b"#! \xff", None);
         check(b"\x7fELF", None);
         check(b"", None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_first_line_is_a_program_or_nothing(start: Vec<u8>, line in "#![ -~\t]{0,40}") {
+            for start in [start.as_slice(), line.as_bytes()] {
+                if let Some(argv) = of_first_line(start) {
+                    prop_assert!((1..=2).contains(&argv.len()));
+                    prop_assert!(argv.iter().all(|word| !word.trim().is_empty() && !word.contains('\n')));
+                }
+            }
+        }
     }
 
     #[test]

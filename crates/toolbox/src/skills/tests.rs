@@ -9,7 +9,7 @@ use conjure_conversation::{
     Access, Authorization, CallContext, CallTraits, Delivery, PinnedSkill, ResultContent, Standing, ToolCall,
     ToolResult, ToolRunner as _,
 };
-use conjure_prompt::{Locations, SessionSkill, SessionSkills};
+use conjure_prompt::{Locations, SessionSkill, SessionSkills, SkillTool};
 use conjure_sandbox::{CommandEnd, SandboxError, SandboxErrorKind};
 use conjure_skill::{Mode, Skill};
 use proptest::prelude::*;
@@ -371,6 +371,42 @@ fn tools_are_there_as_far_as_they_are_of_use() {
     assert!(told(bed.toolbox_of(SkillTools::new(SessionSkills::default()))).is_empty());
 }
 
+/// Any JSON, with the fields of the tools more often than others.
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+        prop::sample::select(vec!["pdf", "csv", "scripts/run", "..", "/", "add", "replace"])
+            .prop_map(Value::from),
+    ];
+    let fields = vec!["names", "mode", "all", "skill", "path", "args", "env", "workdir", "A"];
+    leaf.prop_recursive(3, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(prop::sample::select(fields.clone()), inner, 0..5)
+                .prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever a model writes is understood, or refused with a reason; what is understood names skills that there are.
+    #[test]
+    fn any_input_is_a_request_or_a_reason(input in anything(), tool in prop::sample::select(SkillTool::ALL.to_vec())) {
+        let bed = Bed::new();
+        match SkillRequest::parse(tool, &input, &bed.tools()) {
+            Ok(SkillRequest::Load { skills, .. }) => prop_assert!((1..=3).contains(&skills.len())),
+            Ok(SkillRequest::Read { skill, .. } | SkillRequest::RunScript(request::Script { skill, .. })) => {
+                prop_assert!(skill.is_none_or(|name| bed.skills.get(&name).is_some()));
+            }
+            Ok(SkillRequest::Unload(_)) => {}
+            Err(reason) => prop_assert!(!reason.is_empty()),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -520,8 +556,7 @@ async fn what_a_manifest_says_of_scripts_is_in_force() {
     let receipt: Value = serde_json::from_str(&receipt.text()).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&receipt["findings"]).unwrap());
     let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
-    let request =
-        SkillRequest::parse(conjure_prompt::SkillTool::RunScript, &script.input_value(), &tools).unwrap();
+    let request = SkillRequest::parse(SkillTool::RunScript, &script.input_value(), &tools).unwrap();
     assert_eq!(tools.time_for(&request, &standing), Some(Duration::from_secs(2)));
     let shorter = tools.longest_script(Duration::from_secs(1));
     assert_eq!(shorter.time_for(&request, &standing), Some(Duration::from_secs(1)));
