@@ -116,7 +116,7 @@ pub(crate) fn divide(skills: &[Arc<Skill>], choice: &Choice, given: &Given) -> R
 }
 
 /// Everything that commands are to have of a session's inputs, and what of it must not be seen.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Effective {
     /// Variables for commands.
     pub(crate) environment: BTreeMap<String, String>,
@@ -124,6 +124,8 @@ pub(crate) struct Effective {
     pub(crate) secrets: BTreeMap<String, String>,
     /// What the model is told; nothing where there is no input.
     pub(crate) shown: String,
+    /// All values.
+    pub(crate) values: Inputs,
 }
 
 /// The inputs of a session with these skills: those that are recorded, those that were given and are not, and the defaults of
@@ -148,6 +150,7 @@ pub(crate) fn effective(skills: &[Arc<Skill>], recorded: &Inputs, given: &Inputs
         }
     }
     effective.shown = shown(&values, recorded, &sensitive);
+    effective.values = values;
     effective
 }
 

@@ -18,7 +18,7 @@ use conjure_prompt::{
     PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillTool, ToolOptions, tool_definitions,
 };
 use conjure_sandbox::{Executor, PrivateWorkspace};
-use conjure_skill::Skill;
+use conjure_skill::{Inputs, Skill};
 use conjure_toolbox::{Approver, Caller, SkillTools, Tool, Toolbox, ToolboxBuilder, ToolboxError};
 use futures_util::future::BoxFuture;
 
@@ -75,6 +75,8 @@ pub(crate) struct Parts {
     redactor: Redactor,
     /// What the model is told of the inputs.
     inputs: String,
+    /// What they are.
+    values: Inputs,
 }
 
 impl Outfitter {
@@ -369,7 +371,7 @@ impl Inner {
         redactor.learn(&policy.redactor());
         let context = create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
         let source = self.sandboxes.source(key, &kind, &self.config, context)?;
-        Ok(Parts { model, skills, source, redactor, inputs: inputs.shown })
+        Ok(Parts { model, skills, source, redactor, inputs: inputs.shown, values: inputs.values })
     }
 
     /// The folder that a session has of its own.
@@ -411,7 +413,7 @@ impl Outfit for Outfitter {
     fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
         Box::pin(async move {
             let prepared = self.inner.sessions().get_mut(fitting.key).and_then(|known| known.parts.take());
-            let Parts { model, skills, source, redactor, inputs } = match prepared {
+            let Parts { model, skills, source, redactor, inputs, values } = match prepared {
                 Some(parts) => parts,
                 None => self.make(fitting.key, fitting.profile).await.map_err(|error| explained(&error))?,
             };
@@ -427,7 +429,8 @@ impl Outfit for Outfitter {
                 base_prompt.push_str(&inputs);
             }
             let skills = SessionSkills::new(skills, prompting.locations.clone());
-            let tools = skill_tools(&skills, &prompting, &self.inner.config);
+            let tools =
+                skill_tools(&skills, &prompting, &self.inner.config).map(|tools| tools.inputs(values));
             let toolbox = self.toolbox(fitting.key, Arc::clone(&executor), tools, redactor.clone())?;
             let composer =
                 SkillComposer::of_session(&base_prompt, &skills, toolbox.definitions(), &prompting);

@@ -65,6 +65,7 @@ mod runtime_opening;
 mod runtime_outputs;
 mod runtime_pools;
 mod runtime_programs;
+mod runtime_ready;
 mod runtime_registry;
 mod runtime_restarts;
 mod runtime_sandboxes;

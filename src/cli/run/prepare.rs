@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use conjure::{
     Config, ContextOptions, Environment, ExecutorKind, Model, Recorder, Redactor, RuntimeOptions,
-    SessionSpec, Settings, SkillInputs, Snapshot, Workspace, redactor_of_inputs,
+    SessionSpec, Settings, Skill, SkillInputs, Snapshot, Workspace, redactor_of_inputs,
 };
 
 use crate::cli::approvals::Rules;
@@ -64,7 +64,7 @@ pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Fail
 struct Gathered {
     words: Words,
     recorder: Option<Arc<Recorder<Arc<dyn Model>>>>,
-    skills: Vec<String>,
+    known: usize,
     variables: BTreeMap<String, String>,
     inputs: SkillInputs,
     workspace: Option<PathBuf>,
@@ -84,8 +84,7 @@ pub(super) async fn prepare(
     let (own_args, own_config, own_environment, own_terminal) =
         (Arc::clone(args), config.clone(), environment.clone(), Arc::clone(terminal));
     let gathered = blocking(move || gather(&own_args, &own_config, &own_environment, &own_terminal)).await?;
-    let Gathered { words, recorder, skills, variables, inputs, workspace: folder } = gathered;
-    let known = skills.len();
+    let Gathered { words, recorder, known, variables, inputs, workspace: folder } = gathered;
     let keeping = if args.ephemeral { Keeping::Ephemeral } else { Keeping::Kept };
     let (name, model) = (words.name.clone(), Arc::clone(&words.model));
     let options = |config: Config| {
@@ -100,7 +99,6 @@ pub(super) async fn prepare(
     let host = Host::for_run(&args.place, keeping, options, config, &environment, terminal).await?;
     let mut spec = SessionSpec::new(host.tenant.clone())
         .base_prompt(BASE_PROMPT)
-        .skills(skills)
         .model(words.name.clone())
         .sandbox(config.executor().as_str())
         .inputs(inputs);
@@ -151,8 +149,21 @@ fn gather(
     terminal.redact(redactor.clone());
     let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;
     let (words, recorder) = recorded(words, args.record.as_deref(), redactor)?;
-    let skills = skills.iter().map(|skill| skill.name().to_string()).collect();
-    Ok(Gathered { words, recorder, skills, variables, inputs, workspace })
+    tell_missing(&skills, &inputs, terminal);
+    Ok(Gathered { words, recorder, known: skills.len(), variables, inputs, workspace })
+}
+
+/// Tells which skills cannot be loaded, as nobody gave what they take. The others do without them.
+fn tell_missing(skills: &[Arc<Skill>], inputs: &SkillInputs, terminal: &Terminal) {
+    for skill in skills {
+        let missing = skill.manifest().into_iter().flat_map(|manifest| manifest.missing_inputs(inputs));
+        let missing: Vec<String> =
+            missing.map(|problem| format!("`--input {}=VALUE`", printable(problem.name()))).collect();
+        if !missing.is_empty() {
+            let (name, missing) = (skill.name(), missing.join(" and "));
+            terminal.warning(&format!("the skill `{name}` cannot be loaded in this run: it needs {missing}"));
+        }
+    }
 }
 
 /// The user's folder, where it really is: a link that leads elsewhere later takes no session along. A link is told.

@@ -81,6 +81,9 @@ impl SkillTools {
         if bytes > most {
             return Err(SkillCallError::TooLong { bytes, most });
         }
+        for wanted in wanted.iter().filter(|wanted| wanted.is_new) {
+            self.check_ready(&wanted.skill, call).await?;
+        }
         let active: Vec<PinnedSkill> = wanted.iter().map(|wanted| wanted.pinned.clone()).collect();
         let is_asked = |name: &str| asked.iter().any(|skill| skill.name() == name);
         let already = wanted.iter().filter(|wanted| !wanted.is_new && is_asked(&wanted.pinned.name));

@@ -28,6 +28,11 @@ pub(crate) enum SkillCallError {
     TooLong { bytes: usize, most: usize },
     #[error("the skill `{name}` cannot be loaded, so nothing was changed: {reason}")]
     Unreadable { name: String, reason: &'static str },
+    #[error(
+        "the skill `{name}` cannot run here, so nothing was changed:\n{missing}\nhint: tell the user what is missing, or do without \
+         this skill"
+    )]
+    NotReady { name: String, missing: String },
     #[error("path `{path}` is absolute\nhint: give it relative to the skill's folder{}", such_as(.relative.as_deref()))]
     Absolute { path: String, relative: Option<String> },
     #[error(

@@ -10,17 +10,20 @@ mod approval;
 mod error;
 mod interpreters;
 mod read;
+mod ready;
 mod request;
 mod script;
 
+use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::Redactor;
+use conjure_base::{Clock, Redactor};
 use conjure_conversation::{Delivery, PinnedSkill, Standing, ToolDefinition};
 use conjure_prompt::{SessionSkill, SessionSkills, SkillToolOptions, skill_tool_definitions};
 use conjure_sandbox::{CallOptions, Executor, NetworkPolicy};
+use conjure_skill::Inputs;
 
 pub use approval::AllowedToolsPolicy;
 pub(crate) use approval::is_granted;
@@ -42,7 +45,7 @@ const LONGEST_SCRIPT: Duration = Duration::from_secs(600);
 /// The variables that scripts see beside the sandbox's own: `CONJURE_SKILL_DIR`, the skill's folder, which is also where they start;
 /// `CONJURE_WORKSPACE`, the session's workspace; `CONJURE_SCRATCH` and `TMPDIR`, a folder for files that nobody needs later. The
 /// skill's own folder cannot be written.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SkillTools {
     skills: SessionSkills,
     delivery: Delivery,
@@ -51,6 +54,7 @@ pub struct SkillTools {
     allowed_tools: AllowedToolsPolicy,
     longest_script: Duration,
     network: Option<NetworkPolicy>,
+    inputs: Option<Inputs>,
 }
 
 /// What a runtime tool came to.
@@ -66,6 +70,7 @@ pub(crate) struct SkillCall<'c> {
     pub(crate) executor: Option<&'c dyn Executor>,
     pub(crate) limits: &'c OutputLimits,
     pub(crate) redactor: &'c Redactor,
+    pub(crate) clock: &'c Arc<dyn Clock>,
     pub(crate) options: CallOptions,
 }
 
@@ -82,6 +87,7 @@ impl SkillTools {
             allowed_tools: AllowedToolsPolicy::default(),
             longest_script: LONGEST_SCRIPT,
             network: None,
+            inputs: None,
         }
     }
 
@@ -125,6 +131,14 @@ impl SkillTools {
     #[must_use]
     pub fn network(mut self, policy: NetworkPolicy) -> Self {
         self.network = Some(policy);
+        self
+    }
+
+    /// What the session was given for the inputs of its skills, so that a skill with a manifest is loaded only where nothing is missing
+    /// that it asks for: inputs, commands, files, variables. Without this nothing of it is looked at.
+    #[must_use]
+    pub fn inputs(mut self, inputs: Inputs) -> Self {
+        self.inputs = Some(inputs);
         self
     }
 
@@ -212,6 +226,20 @@ pub(crate) enum Runs {
 impl From<ToolOutcome> for SkillOutcome {
     fn from(outcome: ToolOutcome) -> Self {
         Self { outcome, active: None }
+    }
+}
+
+/// Without the values of inputs, which may be secret.
+impl fmt::Debug for SkillTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inputs = self.inputs.as_ref().map(|inputs| inputs.keys().collect::<Vec<_>>());
+        f.debug_struct("SkillTools")
+            .field("skills", &self.skills)
+            .field("delivery", &self.delivery)
+            .field("most_active", &self.most_active)
+            .field("allowed_tools", &self.allowed_tools)
+            .field("inputs", &inputs)
+            .finish_non_exhaustive()
     }
 }
 

@@ -240,8 +240,8 @@ impl Toolbox {
                 let executor = self.sandbox.as_ref().map(|sandbox| &*sandbox.executor);
                 let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
                 let standing = standing.clone();
-                let (limits, redactor) = (&self.limits, &self.redactor);
-                let call = SkillCall { standing, executor, limits, redactor, options };
+                let (limits, redactor, clock) = (&self.limits, &self.redactor, &self.clock);
+                let call = SkillCall { standing, executor, limits, redactor, clock, options };
                 Box::pin(async move {
                     let outcome = tools.run(request, call).await;
                     match runs_in {

@@ -1,0 +1,112 @@
+//! A skill that asks for something is loaded where nothing of it is missing, and refused with all that is (ADR-002).
+
+use conjure::{BlockKind, ExecutorKind, Message, Model, Request, Runtime, Session, model_fn, parse_response};
+
+use crate::runtime_bed::{Host, say, soon, spec};
+
+/// Asks for an input, two commands, a file and a variable.
+const MANIFEST: &str = r#"
+manifest_version: "1.0"
+inputs:
+  required:
+    - name: day
+      schema: {type: string, pattern: '^\d{4}$'}
+env:
+  required:
+    - name: HOUSE
+preconditions:
+  commands:
+    - cmd: sh
+    - cmd: no-such-command
+  files:
+    - path: scripts/run.sh
+    - path: templates/none.md
+"#;
+
+/// The same, as far as it is there.
+const MODEST: &str = r#"
+manifest_version: "1.0"
+inputs:
+  required:
+    - name: day
+      schema: {type: string, pattern: '^\d{4}$'}
+env:
+  required:
+    - name: HOUSE
+preconditions:
+  commands:
+    - cmd: sh
+  files:
+    - path: scripts/run.sh
+"#;
+
+/// Loads the skill, and says what came of it.
+fn loading() -> impl Model {
+    model_fn(|request: Request| async move {
+        let answer = match result(request.messages.last().unwrap()) {
+            None => {
+                let id = format!("toolu_{}", request.messages.len());
+                serde_json::json!({
+                    "content": [{"type": "tool_use", "id": id, "name": "skills_load", "input": {"names": ["greeting"]}}],
+                    "stop_reason": "tool_use",
+                })
+            }
+            Some(result) => {
+                serde_json::json!({"content": [{"type": "text", "text": result}], "stop_reason": "end_turn"})
+            }
+        };
+        Ok(parse_response(&answer.to_string()).unwrap())
+    })
+}
+
+fn result(message: &Message) -> Option<String> {
+    message.content.iter().find_map(|block| match block.kind() {
+        BlockKind::ToolResult { text, .. } => Some(text.clone()),
+        _ => None,
+    })
+}
+
+fn host(manifest: &str) -> Host {
+    let host = Host::new(ExecutorKind::Jail);
+    std::fs::write(host.skill("greeting").join("skill.manifest.yaml"), manifest).unwrap();
+    host
+}
+
+async fn start(host: &Host) -> Runtime {
+    Runtime::spawn(host.options().model("loading", loading())).await.unwrap()
+}
+
+async fn active(session: &Session) -> usize {
+    session.snapshot().await.unwrap().active_skills.len()
+}
+
+#[tokio::test]
+async fn a_skill_is_refused_with_everything_that_is_missing() {
+    let host = host(MANIFEST);
+    let runtime = start(&host).await;
+    let session = runtime.open(spec().model("loading")).await.unwrap();
+    let (_, said) = say(&session, "go").await;
+    for missing in ["`day`", "`no-such-command`", "templates/none.md", "`HOUSE`", "cannot run here", "hint: "]
+    {
+        assert!(said.contains(missing), "{missing}: {said}");
+    }
+    assert!(!said.contains("`sh`") && !said.contains("scripts/run.sh"), "{said}");
+    assert_eq!(active(&session).await, 0);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_is_loaded_where_nothing_is_missing_and_refused_where_one_input_is() {
+    let host = host(MODEST);
+    let runtime = start(&host).await;
+    let given = || spec().model("loading").environment("HOUSE", "red");
+    let session = runtime.open(given().input("day", "2026")).await.unwrap();
+    let (_, said) = say(&session, "go").await;
+    assert!(said.contains(r#""name":"greeting""#), "{said}");
+    assert_eq!(active(&session).await, 1);
+    let session = runtime.open(given()).await.unwrap();
+    let (_, said) = say(&session, "go").await;
+    assert!(said.contains("`day`") && !said.contains("HOUSE"), "{said}");
+    assert_eq!(active(&session).await, 0);
+    runtime.shutdown(soon()).await.unwrap();
+}
