@@ -88,16 +88,24 @@ impl Runtime {
         }
         // Asking makes none.
         let tree = &self.inner.tree;
-        let deleting = async || match only {
-            Only::Always => tree.delete(key, deadline).await,
-            Only::Unchanged(events) => tree.delete_unchanged(key, events, deadline).await,
+        let deleting = async || -> Result<(), RuntimeError> {
+            match only {
+                Only::Always => tree.delete(key, deadline).await?,
+                // Also who only looks at it, or works with its files, uses it: no event tells of that.
+                Only::Unchanged(_) if tree.knows(key) => {
+                    let reason = "somebody has taken it up since it was looked at".to_owned();
+                    return Err(SessionError::TakenOver { reason }.into());
+                }
+                Only::Unchanged(events) => tree.delete_unchanged(key, events, deadline).await?,
+            }
+            Ok(())
         };
         let Some(home) = self.inner.outfitter.existing(key).await? else {
-            return Ok(deleting().await?);
+            return deleting().await;
         };
         let pass = home.gate.pass(deadline).await?;
         home.mark(key.session).await?;
-        let deleted = deleting().await.map_err(RuntimeError::from);
+        let deleted = deleting().await;
         match deleted {
             // Also when it never was recorded, it may have a workspace.
             Ok(()) | Err(RuntimeError::NotFound { .. }) => self.inner.outfitter.forget(key, &home).await?,

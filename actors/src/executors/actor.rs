@@ -102,6 +102,22 @@ async fn keep(
     }
     let over = Over { actor: over, session: closed };
     let Some(admitted) = over.unless(source.admit(deadline)).await else { return Ok(()) };
+    let admitted = match admitted {
+        // What is left of the one before counts until it is gone, and may be all that is in the way.
+        Err(error) if error.kind() == SandboxErrorKind::Overloaded && berth.mooring.is_leaving() => {
+            let left = async {
+                tokio::select! {
+                    biased;
+                    () = berth.mooring.left() => {}
+                    () = SystemClock.sleep_until(deadline) => {}
+                }
+                source.admit(deadline).await
+            };
+            let Some(admitted) = over.unless(left).await else { return Ok(()) };
+            admitted
+        }
+        admitted => admitted,
+    };
     let permit = match admitted {
         Ok(permit) => permit,
         Err(error) => return Err((error, ready)),
@@ -124,19 +140,20 @@ async fn keep(
             let parting = watch(&occupant, makings, address, over).await;
             drop(counted);
             if parting == Parting::Lost {
-                clear_away(executor.vacate(), &*executor, within, path).await;
+                let given_up = SystemClock.deadline(within);
+                clear_away(executor.vacate(), &*executor, given_up, path).await;
                 let path = path.to_owned();
                 berth.mooring.leave(async move {
                     // It counts until nothing of it is left.
                     let _permit = permit;
-                    clear_away(executor.cleanup(), &*executor, within, &path).await;
+                    clear_away(executor.cleanup(), &*executor, given_up, &path).await;
                 });
                 return Ok(());
             }
             Ok(())
         }
     };
-    clear_away(executor.cleanup(), &*executor, within, path).await;
+    clear_away(executor.cleanup(), &*executor, SystemClock.deadline(within), path).await;
     berth.mooring.left().await;
     outcome
 }
@@ -278,22 +295,21 @@ async fn unused(occupant: &Occupant, makings: &Makings) {
 async fn clear_away(
     cleaning: impl Future<Output = ()>,
     executor: &dyn Executor,
-    within: Duration,
+    given_up: Deadline,
     actor: &str,
 ) {
     tokio::pin!(cleaning);
-    let given_up = SystemClock.deadline(within);
     tokio::select! {
         biased;
         () = &mut cleaning => return,
         () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE).earlier(given_up)) => {}
     }
-    tracing::warn!(actor, ?executor, "a sandbox is not gone yet; until it is, no other takes its place");
+    tracing::warn!(actor, ?executor, "a sandbox is not gone yet");
     tokio::select! {
         biased;
         () = cleaning => {}
         () = SystemClock.sleep_until(given_up) => {
-            tracing::warn!(actor, ?executor, ?within, "a sandbox did not go and is given up; what runs in it may still change its workspace");
+            tracing::warn!(actor, ?executor, "a sandbox did not go and is given up; what runs in it may still change its workspace");
         }
     }
 }

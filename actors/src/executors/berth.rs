@@ -50,6 +50,11 @@ impl Mooring {
         self.leaving.spawn(removal);
     }
 
+    /// Whether something is left of one that was here.
+    pub(crate) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// Returns when nothing is left of those that were here.
     pub(crate) async fn left(&self) {
         self.leaving.close();

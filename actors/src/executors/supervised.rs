@@ -50,9 +50,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns when there is an incarnation of the supervisor, where it is for calls to have one started.
+    /// Returns when the supervisor runs, where it is for calls to have it started.
     async fn open(&self, deadline: Deadline) -> Result<(), StartError> {
-        let Some(above) = self.above.get().filter(|_| self.supervisor.monitor().is_none()) else {
+        let Some(above) = self.above.get().filter(|_| !self.supervisor.is_running()) else {
             return Ok(());
         };
         match above.restart_child(self.supervisor.id(), deadline).await {

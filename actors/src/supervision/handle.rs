@@ -96,6 +96,11 @@ impl Supervisor {
         }
     }
 
+    /// Whether there is an incarnation that takes requests.
+    pub(crate) fn is_running(&self) -> bool {
+        self.port.slot.current().is_some()
+    }
+
     /// Its children, in their order; none while it does not run. Read without asking the supervisor.
     #[must_use]
     pub fn children(&self) -> Vec<ActorInfo> {

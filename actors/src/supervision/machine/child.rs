@@ -163,12 +163,13 @@ impl Child {
 
     pub(crate) const fn state(&self) -> State {
         match self.phase {
-            Phase::Waiting | Phase::Resting(Rest::Unwanted) => State::Waiting,
+            Phase::Waiting => State::Waiting,
             Phase::Starting => State::Starting,
             Phase::Up => State::Running,
             Phase::Leaving { .. } => State::Stopping,
             Phase::Pending { due } => State::Pending { due },
-            Phase::Resting(Rest::Finished(_)) => State::Finished,
+            // Nothing is under way by which it would run.
+            Phase::Resting(Rest::Finished(_) | Rest::Unwanted) => State::Finished,
             Phase::Resting(Rest::Quarantined) => State::Quarantined,
         }
     }

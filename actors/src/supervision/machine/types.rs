@@ -140,7 +140,7 @@ pub(crate) enum Effect {
 /// The state of a child, as others see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It was not started yet: those before it come first, or nobody has wanted it.
+    /// It was not started yet: those before it come first.
     Waiting,
     Starting,
     Running,
@@ -150,6 +150,7 @@ pub(crate) enum State {
     Pending {
         due: Moment,
     },
+    /// It is done, or nobody has wanted it yet.
     Finished,
     Quarantined,
 }

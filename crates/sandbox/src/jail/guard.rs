@@ -97,8 +97,12 @@ impl SandboxGuard for JailGuard {
         })
     }
 
+    /// All of it: that the process outside has ended does not say for certain that the last command inside has, a moment later.
     fn release(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.holdings.handed_over.take_back())
+        Box::pin(async {
+            self.clear().await;
+            self.holdings.handed_over.take_back().await;
+        })
     }
 
     fn clear(&mut self) -> BoxFuture<'_, ()> {

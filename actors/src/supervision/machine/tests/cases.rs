@@ -102,7 +102,7 @@ fn a_child_that_is_started_on_request_has_its_place_and_is_started_when_it_is_wa
     assert!(world.is_ready, "the supervisor starts without it");
     let (first, second) = (world.key(&id(0)).unwrap(), world.key(&id(1)).unwrap());
     assert_eq!(world.actors.keys().copied().collect::<Vec<_>>(), [second]);
-    assert_eq!(world.machine.children[&first].state(), State::Waiting);
+    assert_eq!(world.machine.children[&first].state(), State::Finished);
 
     world.end(second, ExitClass::Failed);
     world.gone(second, ExitClass::Failed);
@@ -137,7 +137,7 @@ fn a_child_that_nobody_wanted_is_forgotten_with_its_supervisor_and_one_that_fail
     world.end(key, ExitClass::StartFailed);
     world.gone(key, ExitClass::StartFailed);
     assert_eq!(world.answers.remove(&wanted), Some(Answer::StartFailed { key }));
-    assert_eq!(world.machine.children[&key].state(), State::Waiting);
+    assert_eq!(world.machine.children[&key].state(), State::Finished);
     world.tell(Input::Stop);
     assert!(world.ended.is_some() && world.machine.children.is_empty());
 }
