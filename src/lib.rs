@@ -66,7 +66,7 @@ pub use conjure_skill::{
     PreflightRule, Probe, ProbeError, ProbeFuture, Properties, Reload, Reloader, Resource, ResourceStart,
     Resources, RuleId, RuleReport, SIDECAR_FILE, Schema, Scope, ScopeKind, Severity, Skill, SkillDigests,
     SkillError, SkillErrorKind, SkillName, Trust, ValueType, Version, discover, extract_skill_file,
-    input_variable, pack, pack_file, validate,
+    input_text, input_variable, pack, pack_file, validate,
 };
 
 // What the model is told.

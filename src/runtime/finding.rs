@@ -54,10 +54,15 @@ impl Runtime {
         let records = self.records().await?;
         let profile = records.profile(key).await?;
         self.free(key, &records).await?;
-        outfitter.give(key, given);
+        let before = outfitter.give(key, given);
         let attached = match outfitter.prepare(key, &profile).await {
             Ok(()) => tree.session(&key.tenant, key.session).await.map_err(RuntimeError::from),
-            Err(error) => Err(error),
+            Err(error) => {
+                if matches!(error, RuntimeError::Inputs { .. }) {
+                    outfitter.take_back(key, before);
+                }
+                Err(error)
+            }
         };
         outfitter.settle(key);
         match attached {

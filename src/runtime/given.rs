@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use conjure_base::{SessionId, looks_sensitive};
 use conjure_conversation::{Profile, Withheld};
-use conjure_skill::Inputs;
+use conjure_skill::{Inputs, Skill};
 use serde_json::Value;
 
 use super::error::RuntimeError;
@@ -19,6 +20,8 @@ pub struct Given {
     environment: BTreeMap<String, String>,
     secrets: BTreeMap<String, String>,
     inputs: Inputs,
+    /// The names of inputs whose values are texts that no schema has read yet.
+    unread: BTreeSet<String>,
     /// Variables that are secret by what a manifest says, whatever their names look like.
     hidden: BTreeSet<String>,
     rest: Rest,
@@ -56,8 +59,31 @@ impl Given {
     /// With this value for an input that a manifest of its skills declares, also in the place of a recorded one.
     #[must_use]
     pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.inputs.insert(name.into(), value.into());
+        let name = name.into();
+        self.unread.remove(&name);
+        self.inputs.insert(name, value.into());
         self
+    }
+
+    /// The same with a text as people write it on a command line: it is read as the manifest asks that declares the input.
+    #[must_use]
+    pub fn input_text(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        let name = name.into();
+        self.unread.insert(name.clone());
+        self.inputs.insert(name, Value::String(text.into()));
+        self
+    }
+
+    /// Reads the texts of which it is known now how.
+    pub(crate) fn read_texts(&mut self, skills: &[Arc<Skill>]) {
+        for name in std::mem::take(&mut self.unread) {
+            let schema = skills.iter().find_map(|skill| Some(skill.manifest()?.input(&name)?.schema()));
+            if let (Some(schema), Some(value)) = (schema, self.inputs.get_mut(&name))
+                && let Value::String(text) = &*value
+            {
+                *value = schema.value_of_text(text);
+            }
+        }
     }
 
     /// The session does without whatever else it had. What its commands make of a variable that is not set is theirs; a secret
@@ -85,7 +111,10 @@ impl Given {
             self.secrets.entry(name.clone()).or_insert_with(|| value.clone());
         }
         for (name, value) in &before.inputs {
-            self.inputs.entry(name.clone()).or_insert_with(|| value.clone());
+            if !self.inputs.contains_key(name) {
+                self.inputs.insert(name.clone(), value.clone());
+                self.unread.extend(before.unread.get(name).cloned());
+            }
         }
         self.hidden.extend(before.hidden.iter().cloned());
         if before.rest == Rest::DoneWithout {

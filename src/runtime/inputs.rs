@@ -1,15 +1,17 @@
 //! The inputs of a session: what its skills' manifests ask for, and what was given.
 //!
-//! They are checked when a session is opened. Those that no manifest calls sensitive are recorded, and shown to the model; of the
-//! others only the names are. Commands have all of them as variables.
+//! They are checked when a session is opened, and when it is given more. Those that no manifest calls sensitive are recorded, and
+//! shown to the model; of the others only the names are. Commands have all of them as variables. A default is its own skill's alone: only
+//! what was given is recorded, and is everybody's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use conjure_base::Redactor;
+use conjure_base::{Redactor, SHORTEST_SECRET};
+use conjure_conversation::{Activation, Profile};
 use conjure_prompt::escape;
-use conjure_skill::{InputProblem, Inputs, Manifest, Skill, input_variable, nearest};
+use conjure_skill::{InputProblem, Inputs, Manifest, Skill, input_text, input_variable, nearest};
 use serde_json::Value;
 
 use super::error::RuntimeError;
@@ -50,6 +52,14 @@ pub enum InputFault {
         /// What would have it, too.
         second: String,
     },
+    /// Something of a sensitive value would occur everywhere, so it cannot be redacted.
+    #[error(
+        "the input `{name}` is sensitive, and a text or number of fewer than {SHORTEST_SECRET} bytes in it is too short to be kept out of what is told"
+    )]
+    TooShort {
+        /// The name of the input.
+        name: String,
+    },
     /// No variable can hold the value.
     #[error("the input `{name}` has a NUL character, which no variable can hold")]
     Nul {
@@ -61,7 +71,7 @@ pub enum InputFault {
 /// The inputs of a session that is opened, divided.
 #[derive(Debug, Default)]
 pub(crate) struct Divided {
-    /// What may be recorded, defaults included.
+    /// What may be recorded.
     pub(crate) recorded: Inputs,
     /// The names of the sensitive ones that were given.
     pub(crate) withheld: BTreeSet<String>,
@@ -76,43 +86,87 @@ pub(crate) struct Divided {
 pub(crate) fn divide(skills: &[Arc<Skill>], choice: &Choice, given: &Given) -> Result<Divided, RuntimeError> {
     let values = given.inputs();
     let mut faults = Vec::new();
-    let mut divided = Divided::default();
     for (skill, manifest) in manifests(skills) {
         let missing = manifest.missing_inputs(values).filter(|_| matches!(choice, Choice::Named(_)));
-        faults.extend(
-            missing
-                .chain(manifest.mismatched_inputs(values))
-                .map(|problem| InputFault::Skill { skill: skill.name().to_string(), problem }),
-        );
-        for (name, value) in manifest.resolve_inputs(values) {
-            divided.recorded.entry(name).or_insert(value);
-        }
+        let problems = missing.chain(manifest.mismatched_inputs(values));
+        faults.extend(problems.map(|problem| InputFault::Skill { skill: skill.name().to_string(), problem }));
     }
-    divided.hidden_variables = hidden_variables(skills);
-    let known: BTreeSet<&str> =
-        manifests(skills).flat_map(|(_, manifest)| manifest.inputs()).map(|input| input.name()).collect();
-    for name in values.keys().filter(|name| !known.contains(&name.as_str())) {
-        let nearest = nearest(name, known.iter().copied()).map(str::to_owned);
-        faults.push(InputFault::Unknown { name: name.clone(), nearest });
-    }
-    let mut variables: BTreeMap<String, String> =
-        given.variables().map(|name| (name.to_owned(), format!("variable {name}"))).collect();
-    for (name, value) in &divided.recorded {
-        let variable = input_variable(name);
-        if let Some(first) = variables.insert(variable.clone(), format!("input {name}")) {
-            faults.push(InputFault::SameVariable { variable, first, second: format!("input {name}") });
-        }
-        if text_of(value).contains('\0') {
-            faults.push(InputFault::Nul { name: name.clone() });
-        }
-    }
+    faults.extend(faults_of_values(skills, values));
+    faults.extend(collisions(given.variables(), values.keys(), |_| true));
     if !faults.is_empty() {
         return Err(RuntimeError::Inputs { faults });
     }
     let sensitive = sensitive(skills);
-    divided.recorded.retain(|name, _| !sensitive.contains(name));
-    divided.withheld = values.keys().filter(|name| sensitive.contains(*name)).cloned().collect();
-    Ok(divided)
+    let (withheld, recorded): (Inputs, Inputs) =
+        values.clone().into_iter().partition(|(name, _)| sensitive.contains(name));
+    Ok(Divided {
+        recorded,
+        withheld: withheld.into_keys().collect(),
+        hidden_variables: hidden_variables(skills),
+    })
+}
+
+/// Checks what a recorded session is given beside its record. What is recorded was checked then.
+pub(crate) fn check_given(
+    skills: &[Arc<Skill>],
+    profile: &Profile,
+    given: &Given,
+) -> Result<(), RuntimeError> {
+    let values = given.inputs();
+    let mut faults = Vec::new();
+    for (skill, manifest) in manifests(skills) {
+        let problems = manifest.mismatched_inputs(values);
+        faults.extend(problems.map(|problem| InputFault::Skill { skill: skill.name().to_string(), problem }));
+    }
+    faults.extend(faults_of_values(skills, values));
+    let variables: BTreeSet<&str> =
+        given.variables().chain(profile.environment.keys().map(String::as_str)).collect();
+    let names: BTreeSet<&String> = profile.inputs.keys().chain(values.keys()).collect();
+    faults.extend(collisions(variables, names, |name| values.contains_key(name)));
+    if faults.is_empty() { Ok(()) } else { Err(RuntimeError::Inputs { faults }) }
+}
+
+/// What is wrong with values that were given, whichever skill they are for.
+fn faults_of_values(skills: &[Arc<Skill>], values: &Inputs) -> Vec<InputFault> {
+    let known: BTreeSet<&str> =
+        manifests(skills).flat_map(|(_, manifest)| manifest.inputs()).map(|input| input.name()).collect();
+    let sensitive = sensitive(skills);
+    let mut faults = Vec::new();
+    for name in values.keys().filter(|name| !known.contains(&name.as_str())) {
+        let nearest = nearest(name, known.iter().copied()).map(str::to_owned);
+        faults.push(InputFault::Unknown { name: name.clone(), nearest });
+    }
+    for (name, value) in values {
+        if input_text(value).contains('\0') {
+            faults.push(InputFault::Nul { name: name.clone() });
+        }
+        let is_short = |text: &String| !text.is_empty() && text.len() < SHORTEST_SECRET;
+        if sensitive.contains(name) && texts_of(value).iter().any(is_short) {
+            faults.push(InputFault::TooShort { name: name.clone() });
+        }
+    }
+    faults
+}
+
+/// Where commands would have two values by one variable, one of them of an input that is looked at.
+fn collisions<'n>(
+    variables: impl IntoIterator<Item = &'n str>,
+    names: impl IntoIterator<Item = &'n String>,
+    is_looked_at: impl Fn(&str) -> bool,
+) -> Vec<InputFault> {
+    let mut holders: BTreeMap<String, (String, bool)> =
+        variables.into_iter().map(|name| (name.to_owned(), (format!("variable {name}"), false))).collect();
+    let mut faults = Vec::new();
+    for name in names {
+        let (variable, new) = (input_variable(name), is_looked_at(name));
+        let second = format!("input {name}");
+        if let Some((first, old)) = holders.insert(variable.clone(), (second.clone(), new))
+            && (old || new)
+        {
+            faults.push(InputFault::SameVariable { variable, first, second });
+        }
+    }
+    faults
 }
 
 /// Everything that commands are to have of a session's inputs, and what of it must not be seen.
@@ -128,30 +182,65 @@ pub(crate) struct Effective {
     pub(crate) values: Inputs,
 }
 
-/// The inputs of a session with these skills: those that are recorded, those that were given and are not, and the defaults of
-/// sensitive ones.
-pub(crate) fn effective(skills: &[Arc<Skill>], recorded: &Inputs, given: &Inputs) -> Effective {
+/// The inputs of a session with these skills: those that are recorded, and those that were given and are not. `variables` are what
+/// commands have besides.
+///
+/// A default is its own skill's, and is none of the others' business: its scripts have it (`skills.run_script`). Where the model has no
+/// tool for scripts, all commands have the defaults of which nothing else is called the same.
+pub(crate) fn effective(
+    skills: &[Arc<Skill>],
+    profile: &Profile,
+    given: &Inputs,
+    variables: &BTreeMap<String, String>,
+) -> Effective {
     let sensitive = sensitive(skills);
+    let recorded = &profile.inputs;
     let mut values = recorded.clone();
     values.extend(given.clone());
-    for (_, manifest) in manifests(skills) {
-        for (name, value) in manifest.resolve_inputs(&values) {
-            // What is recorded has its defaults, as they were then.
-            if sensitive.contains(&name) {
-                values.insert(name, value);
-            }
-        }
-    }
     let mut effective = Effective::default();
+    let mut visible = BTreeSet::new();
     for (name, value) in &values {
-        effective.environment.insert(input_variable(name), text_of(value));
+        effective.environment.insert(input_variable(name), input_text(value));
         if sensitive.contains(name) || !recorded.contains_key(name) {
+            // What a manifest says by itself stands in the skill's files: that is no secret.
             effective.secrets.extend(secrets_of(name, value));
+        } else {
+            visible.insert(name.clone());
         }
     }
-    effective.shown = shown(&values, recorded, &sensitive);
+    let mut told = values.clone();
+    if profile.activation == Activation::View {
+        let taken = |name: &str| effective.environment.contains_key(name) || variables.contains_key(name);
+        let defaults = free_defaults(skills, taken);
+        for (variable, (name, value)) in defaults {
+            effective.environment.insert(variable, input_text(&value));
+            visible.insert(name.clone());
+            told.insert(name, value);
+        }
+    }
+    effective.shown = shown(&told, &visible);
     effective.values = values;
     effective
+}
+
+/// The defaults that can be everybody's, with their names, by variables that nothing else has.
+fn free_defaults(
+    skills: &[Arc<Skill>],
+    is_taken: impl Fn(&str) -> bool,
+) -> BTreeMap<String, (String, Value)> {
+    let mut defaults: BTreeMap<String, Option<(String, Value)>> = BTreeMap::new();
+    for (_, manifest) in manifests(skills) {
+        for default in manifest.resolve_inputs(&Inputs::new()) {
+            let variable = input_variable(&default.0);
+            if is_taken(&variable) || input_text(&default.1).contains('\0') {
+                continue;
+            }
+            // Of two that are not the same neither is.
+            let same = defaults.get(&variable).is_none_or(|other| other.as_ref() == Some(&default));
+            defaults.insert(variable, same.then_some(default));
+        }
+    }
+    defaults.into_iter().filter_map(|(variable, default)| Some((variable, default?))).collect()
 }
 
 /// Keeps out of what leaves what the manifests of these skills call sensitive, of these inputs and variables.
@@ -174,29 +263,43 @@ pub fn redactor_of_inputs(
 
 /// The texts by which a value may be recognised, by names that tell whose they are.
 pub(crate) fn secrets_of(name: &str, value: &Value) -> Vec<(String, String)> {
-    fn collect(name: &str, value: &Value, secrets: &mut Vec<(String, String)>) {
-        match value {
-            Value::String(text) => secrets.push((name.to_owned(), text.clone())),
-            Value::Number(number) => secrets.push((name.to_owned(), number.to_string())),
-            Value::Array(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    collect(&format!("{name}/{index}"), item, secrets);
-                }
-            }
-            Value::Object(fields) => {
-                for (index, field) in fields.values().enumerate() {
-                    collect(&format!("{name}/{index}"), field, secrets);
-                }
-            }
-            Value::Null | Value::Bool(_) => {}
+    let mut texts = texts_of(value);
+    keys_of(value, &mut texts);
+    let mut secrets: Vec<(String, String)> = Vec::with_capacity(texts.len() + 1);
+    match value {
+        Value::Array(_) | Value::Object(_) => {
+            let parts = texts.into_iter().enumerate();
+            secrets.extend(parts.map(|(index, text)| (format!("input {name}/{index}"), text)));
+            secrets.push((format!("input {name} whole"), value.to_string()));
         }
-    }
-    let mut secrets = Vec::new();
-    collect(&format!("input {name}"), value, &mut secrets);
-    if value.is_array() || value.is_object() {
-        secrets.push((format!("input {name} whole"), value.to_string()));
+        _ => secrets.extend(texts.into_iter().map(|text| (format!("input {name}"), text))),
     }
     secrets
+}
+
+/// The texts and numbers in a value, at every depth.
+fn texts_of(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Number(number) => vec![number.to_string()],
+        Value::Array(items) => items.iter().flat_map(texts_of).collect(),
+        Value::Object(fields) => fields.values().flat_map(texts_of).collect(),
+        Value::Null | Value::Bool(_) => Vec::new(),
+    }
+}
+
+/// Adds what the fields in a value are called. Names that are too short to be redacted are left out: they are seldom what is secret.
+fn keys_of(value: &Value, keys: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| keys_of(item, keys)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                keys.extend((key.len() >= SHORTEST_SECRET).then(|| key.clone()));
+                keys_of(field, keys);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn manifests(skills: &[Arc<Skill>]) -> impl Iterator<Item = (&Arc<Skill>, &Manifest)> {
@@ -215,13 +318,8 @@ fn sensitive(skills: &[Arc<Skill>]) -> BTreeSet<String> {
     inputs.filter(|input| input.sensitive()).map(|input| input.name().to_owned()).collect()
 }
 
-/// The value as a variable holds it: a text as it is, others as JSON.
-fn text_of(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 /// What the model is told of the inputs: the values that may be seen, and the variables that scripts read.
-fn shown(values: &Inputs, recorded: &Inputs, sensitive: &BTreeSet<String>) -> String {
+fn shown(values: &Inputs, visible: &BTreeSet<String>) -> String {
     if values.is_empty() {
         return String::new();
     }
@@ -234,8 +332,8 @@ fn shown(values: &Inputs, recorded: &Inputs, sensitive: &BTreeSet<String>) -> St
             escape(name),
             escape(&variable)
         );
-        if recorded.contains_key(name) && !sensitive.contains(name) {
-            let text = text_of(value);
+        if visible.contains(name) {
+            let text = input_text(value);
             let mut cut: String = text.chars().take(SHOWN_CHARS).collect();
             if cut.len() < text.len() {
                 cut.push('…');

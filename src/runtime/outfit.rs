@@ -26,7 +26,7 @@ use super::error::RuntimeError;
 use super::given::{Complete, Given};
 use super::home::{Home, TenantHome};
 use super::hosts::Presence;
-use super::inputs::{effective, hidden_variables};
+use super::inputs::{check_given, effective, hidden_variables};
 use super::models::Models;
 use super::options::Record;
 use super::sandboxes::{Kind, Sandboxes};
@@ -203,11 +203,17 @@ impl Outfitter {
         blocking("the opening of a data folder", move || home.existing(&tenant)).await
     }
 
-    /// Remembers what a session is given, over what it was given before.
-    pub(crate) fn give(&self, key: &SessionKey, given: Given) {
+    /// Remembers what a session is given, over what it was given before, which is returned.
+    pub(crate) fn give(&self, key: &SessionKey, given: Given) -> Given {
         let mut sessions = self.inner.sessions();
         let known = sessions.entry(key.clone()).or_default();
-        known.given = given.over(&known.given);
+        let given = given.over(&known.given);
+        std::mem::replace(&mut known.given, given)
+    }
+
+    /// What was given cannot be used: what was given before stands again.
+    pub(crate) fn take_back(&self, key: &SessionKey, before: Given) {
+        self.inner.sessions().entry(key.clone()).or_default().given = before;
     }
 
     /// What of a session must not leave, as far as it is known here.
@@ -330,7 +336,7 @@ impl Inner {
         let model = self.models.name(&policy.models, profile.model.as_deref())?;
         let gate = self.sandboxes.policies().model_calls();
         let model = self.models.find(&policy.models, model, &key.tenant, gate, &self.config)?;
-        let given = self.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
+        let mut given = self.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
         let mut complete = given.complete(key.session, profile)?;
         policy.complete(&mut complete);
         let kind =
@@ -348,14 +354,17 @@ impl Inner {
             }
         }
         let folders: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
+        given.read_texts(&folders);
+        check_given(&folders, profile, &given)?;
         let workspace = match &profile.workspace {
             Some(folder) => self.check(folder, &kind)?,
             None => self.own_workspace(key, &home)?,
         };
-        let inputs = effective(&folders, &profile.inputs, given.inputs());
+        let inputs = effective(&folders, profile, given.inputs(), &complete.environment);
         // Also where whoever deploys the host gave them, by a tenant's policy.
         complete.hide(&hidden_variables(&folders));
         if let Some(known) = self.sessions().get_mut(key) {
+            known.given.read_texts(&folders);
             known.given.hide(&profile.withheld.environment);
         }
         complete.environment.extend(inputs.environment);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    ExecutorKind, Given, InputFault, Model, Request, Runtime, RuntimeError, RuntimeOptions, Session, Update,
-    model_fn,
+    Activation, ExecutorKind, Given, InputFault, Model, Request, Runtime, RuntimeError, RuntimeOptions,
+    Session, Update, model_fn,
 };
 use serde_json::json;
 
@@ -100,19 +100,16 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
     // The script did receive them: it tells how long they are, and tries to print them.
     let said = ask(
         &session,
-        "$ echo \"${#CONJURE_INPUT_API_KEY} ${#HOUSE} $CONJURE_INPUT_DAY $CONJURE_INPUT_OUT_DIR\"; env; \
+        "$ echo \"${#CONJURE_INPUT_API_KEY} ${#HOUSE} $CONJURE_INPUT_DAY\"; env; \
          echo \"$CONJURE_INPUT_API_KEY\" | tr ',' '\\n'",
     )
     .await;
     let length = json!({"nested": [NESTED]}).to_string().len();
-    assert!(said.contains(&format!("{length} {} 2025 <reports>", VARIABLE.len())), "{said}");
+    assert!(said.contains(&format!("{length} {} 2025", VARIABLE.len())), "{said}");
     let events = told(&session).await;
     let exported = format!("{:?}", runtime.events(&tenant("acme"), id, 0).await.unwrap());
     let profile = runtime.profile(&tenant("acme"), id).await.unwrap();
-    assert_eq!(
-        profile.inputs,
-        [("day".to_owned(), json!("2025")), ("out-dir".to_owned(), json!("<reports>"))].into()
-    );
+    assert_eq!(profile.inputs, [("day".to_owned(), json!("2025"))].into());
     assert!(profile.withheld.inputs.contains("api_key") && profile.withheld.environment.contains("HOUSE"));
     runtime.shutdown(soon()).await.unwrap();
     let sent = sent.lock().unwrap().clone();
@@ -127,9 +124,7 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
     }
     assert_eq!(seen_in(host.folder()), [""; 0].map(std::path::PathBuf::from), "the journal and all else");
     // The model was told of them, and of what is not sensitive by its value.
-    for told in
-        ["CONJURE_INPUT_API_KEY", "value-withheld", "<value>2025</value>", "<value>&lt;reports&gt;</value>"]
-    {
+    for told in ["CONJURE_INPUT_API_KEY", "value-withheld", "<value>2025</value>"] {
         assert!(sent.contains(told), "{told}: {sent}");
     }
 }
@@ -192,5 +187,95 @@ async fn inputs_that_do_not_fit_are_told_before_anything_is_recorded() {
     let RuntimeError::Inputs { faults } = faults else { panic!("{faults}") };
     assert!(faults.iter().all(|fault| matches!(fault, InputFault::Skill { .. })));
     assert_eq!(runtime.session_ids(&tenant("acme")).await.unwrap().len(), 1);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A host with skills of these names and manifests, beside one that asks for nothing.
+fn host_of(skills: &[(&str, &str)]) -> Host {
+    let host = Host::new(ExecutorKind::Jail);
+    for (name, inputs) in skills {
+        host.write_skill(name, "Does something.", "echo topic=$CONJURE_INPUT_TOPIC");
+        let manifest = format!("manifest_version: \"1.0\"\ninputs: {inputs}\n");
+        std::fs::write(host.skill(name).join("skill.manifest.yaml"), manifest).unwrap();
+    }
+    host
+}
+
+#[tokio::test]
+async fn defaults_of_one_skill_are_no_business_of_others() {
+    let host = host_of(&[
+        (
+            "first",
+            "{optional: [{name: out-dir, schema: {default: one}}, {name: topic, schema: {default: session}}]}",
+        ),
+        (
+            "second",
+            "{optional: [{name: out_dir, schema: {default: two}}, {name: topic, schema: {type: integer, default: 5}}, \
+             {name: nul, schema: {default: \"\\0\"}}, {name: own, schema: {default: mine}}]}",
+        ),
+    ]);
+    let runtime = host.start().await;
+    for (activation, expected) in [(Activation::Load, "<>"), (Activation::View, "<CONJURE_INPUT_OWN=mine>")] {
+        let session = runtime.open(spec().activation(activation)).await.unwrap();
+        let said = ask(&session, "$ echo \"<$(env | grep CONJURE_INPUT)>\"").await;
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(runtime.profile(&tenant("acme"), session.id()).await.unwrap().inputs, [].into());
+    }
+    // What is given is everybody's, and has to be one thing.
+    let faults = runtime.open(spec().input("out-dir", "x").input("out_dir", "y")).await.unwrap_err();
+    let RuntimeError::Inputs { faults } = faults else { panic!("{faults}") };
+    assert!(matches!(&faults[..], [InputFault::SameVariable { .. }]), "{faults:?}");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_default_is_no_secret_and_a_value_that_cannot_be_redacted_is_refused() {
+    let host = host_of(&[(
+        "first",
+        "{optional: [{name: flag, sensitive: true, schema: {default: \"true\"}}, {name: pin, sensitive: true}]}",
+    )]);
+    let runtime = host.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    let said = ask(&session, "$ echo true").await;
+    assert!(said.contains("true") && !said.contains("REDACTED"), "{said}");
+    for short in [json!("123"), json!(7), json!(["long enough", "abc"])] {
+        let error = runtime.open(spec().input("pin", short)).await.unwrap_err();
+        assert!(error.to_string().contains("`pin` is sensitive") && error.to_string().contains("too short"));
+        let RuntimeError::Inputs { faults } = error else { panic!("{error}") };
+        assert_eq!(faults, [InputFault::TooShort { name: "pin".to_owned() }]);
+    }
+    runtime.open(spec().input("pin", "1234")).await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_given_on_revival_is_read_and_checked_as_it_was_when_opened() {
+    let host = host_of(&[(
+        "first",
+        "{required: [{name: keys, sensitive: true, schema: {type: array}}, {name: count, schema: {type: integer}}]}",
+    )]);
+    let runtime = host.start().await;
+    let session = runtime.open(spec().input("keys", json!([NESTED])).input("count", 3)).await.unwrap();
+    let id = session.id();
+    runtime.shutdown(soon()).await.unwrap();
+    let runtime = host.start().await;
+    let keys = || Given::new().input_text("keys", format!("[\"{NESTED}\", \"other\"]"));
+    for (given, told) in [
+        (keys().input_text("count", "many"), "expected an integer"),
+        (keys().input_text("cuont", "3"), "did you mean `count`?"),
+        (keys().environment("CONJURE_INPUT_COUNT", "4").input_text("count", "4"), "the variable"),
+        (Given::new().input("keys", json!(["\0long enough", "abc"])), "too short"),
+        (Given::new().input("keys", "a text"), "expected an array"),
+    ] {
+        let error = runtime.session_with(&tenant("acme"), id, given).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Inputs { .. }) && error.to_string().contains(told), "{error}");
+    }
+    // What was wrong is forgotten, and each text in the list is kept out of what is told.
+    let session = runtime.session_with(&tenant("acme"), id, keys().input_text("count", "4")).await.unwrap();
+    let said =
+        ask(&session, "$ echo $CONJURE_INPUT_COUNT; echo $CONJURE_INPUT_KEYS | tr -d '[]\"' | tr , '\\n'")
+            .await;
+    assert!(said.contains('4') && said.contains("REDACTED") && !said.contains(NESTED), "{said}");
+    assert!(!said.contains("other"), "{said}");
     runtime.shutdown(soon()).await.unwrap();
 }

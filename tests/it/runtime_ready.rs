@@ -110,3 +110,42 @@ async fn it_is_loaded_where_nothing_is_missing_and_refused_where_one_input_is() 
     assert_eq!(active(&session).await, 0);
     runtime.shutdown(soon()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_script_has_the_defaults_of_its_own_skill() {
+    let host = host(
+        "manifest_version: \"1.0\"\ninputs: {required: [{name: topic, schema: {type: integer, default: 5}}, {name: day}]}\n",
+    );
+    std::fs::write(host.skill("greeting").join("scripts/run.sh"), "env\n").unwrap();
+    host.write_skill("other", "Has a default of the same name.", "env");
+    let other = "manifest_version: \"1.0\"\ninputs: {optional: [{name: topic, schema: {default: session}}, {name: day, \
+                 schema: {default: today}}]}\n";
+    std::fs::write(host.skill("other").join("skill.manifest.yaml"), other).unwrap();
+    let running = model_fn(|request: Request| async move {
+        let call = |name: &str, input: serde_json::Value| {
+            let id = format!("toolu_{}", request.messages.len());
+            let block = serde_json::json!({"type": "tool_use", "id": id, "name": name, "input": input});
+            serde_json::json!({"content": [block], "stop_reason": "tool_use"})
+        };
+        let last = request.messages.last().unwrap();
+        let answer = match result(last) {
+            None => call("skills_load", serde_json::json!({"names": [last.text()]})),
+            Some(result) if result.contains("exit_code") || !result.contains("\"name\"") => {
+                serde_json::json!({"content": [{"type": "text", "text": result}], "stop_reason": "end_turn"})
+            }
+            Some(_) => call("skills_run_script", serde_json::json!({"path": "scripts/run.sh"})),
+        };
+        Ok(parse_response(&answer.to_string()).unwrap())
+    });
+    let runtime = Runtime::spawn(host.options().model("running", running)).await.unwrap();
+    let session = runtime.open(spec().model("running")).await.unwrap();
+    let (_, said) = say(&session, "other").await;
+    assert!(said.contains("CONJURE_INPUT_TOPIC=session\\n") && said.contains("INPUT_DAY=today\\n"), "{said}");
+    // No default of another skill is what a skill requires.
+    let (_, said) = say(&session, "greeting").await;
+    assert!(said.contains("`day`") && !said.contains("`topic`"), "{said}");
+    let session = runtime.open(spec().model("running").input("day", "1")).await.unwrap();
+    let (_, said) = say(&session, "greeting").await;
+    assert!(said.contains("CONJURE_INPUT_TOPIC=5\\n") && said.contains("INPUT_DAY=1\\n"), "{said}");
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -15,5 +15,5 @@ pub use clock::{Clock, SystemClock};
 pub use deadline::Deadline;
 pub use digest::{Digest, DigestError, DigestHasher};
 pub use id::{CallId, ContainerId, IdError, SessionId, TenantId, TurnId};
-pub use redactor::{Redactor, looks_sensitive};
+pub use redactor::{Redactor, SHORTEST_SECRET, looks_sensitive};
 pub use timestamp::Timestamp;

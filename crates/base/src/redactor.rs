@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Values shorter than this are not searched for: replacing every `1` or `on` would destroy the text and
-/// hide nothing.
-const SHORTEST_SECRET: usize = 4;
+/// hide nothing. In bytes.
+pub const SHORTEST_SECRET: usize = 4;
 
 /// Lines of a secret of several lines (a private key) that are at least so long are secrets of their own, since tools
 /// show files line by line.

@@ -39,7 +39,7 @@ pub use frontmatter::{
 pub use manifest::{
     Base, CommandNeed, EnvVariable, Execution, FileNeed, Input, MAX_MANIFEST_BYTES, Manifest, ManifestError,
     ManifestVersion, Need, OutputArtifact, OutputFile, OutputPattern, OutputPatternError, ParsedManifest,
-    PathProblem, SIDECAR_FILE, input_variable,
+    PathProblem, SIDECAR_FILE, input_text, input_variable,
 };
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};

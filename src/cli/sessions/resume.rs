@@ -121,8 +121,8 @@ async fn prepare(
     let (files, before) = add_files(folder.clone(), files).await?;
     let given =
         variables.into_iter().fold(Given::new(), |given, (name, value)| given.environment(name, value));
-    // Commands have every input as text, so what kind of value it was need not be known.
-    let given = going.input.iter().fold(given, |given, input| given.input(&input.name, input.text.as_str()));
+    let given =
+        going.input.iter().fold(given, |given, input| given.input_text(&input.name, input.text.as_str()));
     // What was under way goes on now.
     let session = host.runtime.session_with(&host.tenant, id, given).await?;
     let snapshot = session.snapshot().await?;

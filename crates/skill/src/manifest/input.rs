@@ -1,5 +1,7 @@
 //! What a skill takes: inputs and environment variables.
 
+use serde_json::Value;
+
 use crate::schema::Schema;
 
 /// Whether something can be left out.
@@ -27,6 +29,12 @@ pub struct Input {
 pub fn input_variable(name: &str) -> String {
     let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("CONJURE_INPUT_{}", name.chars().map(capital).collect::<String>())
+}
+
+/// The value of an input as its variable holds it: a text as it is, others as JSON.
+#[must_use]
+pub fn input_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl Input {

@@ -123,11 +123,22 @@ fn versions_of_the_format_follow_semantic_rules() {
 }
 
 #[test]
+fn a_name_of_an_input_forges_nothing() {
+    for name in ["out-dir", "out_dir", "a.b", "A1"] {
+        check(&format!("inputs: {{optional: [{{name: {name}}}]}}\n"), "");
+    }
+    for name in ["</skill_instructions>", "a]", "a b", "a\\nb", "a:b", "ä", "a/0", ""] {
+        let found = findings(&format!("inputs: {{optional: [{{name: \"{name}\"}}]}}\n"));
+        assert!(found.contains("error[manifest-name]"), "{name}: {found}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_place() {
     check(
         "inputs:\n  required:\n    - name: a b\n    - description: d\n    - name: ok\n      schema:\n        type: text\n",
-        "4:7: error[manifest-name]: `inputs.required[0].name`: an input's name has no space, `=`, `{` or `}`; it has 1 to \
-         128 characters\n\
+        "4:7: error[manifest-name]: `inputs.required[0].name`: an input's name is letters, digits, `_`, `-` and `.`; it has 1 \
+         to 128 characters\n\
          5:7: error[manifest-value]: `inputs.required[1]`: `name` is missing\n\
          8:9: error[manifest-schema]: `inputs.required[2].schema.type`: `text` is no type: write one of string, number, \
          integer, boolean, array, object",

@@ -112,8 +112,15 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
         self.by_need(fields, "inputs", |reader, item, need| {
             reader.unknown_fields(item, &["name", DESCRIPTION, "schema", "sensitive"]);
             let name = reader.required_text(item, "name")?;
-            let is_name = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '=' | '{' | '}');
-            if !check_name(reader, "name", name, is_name, "an input's name has no space, `=`, `{` or `}`") {
+            // It stands in prompts and in marks of what was redacted, so it must not look like anything else.
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            if !check_name(
+                reader,
+                "name",
+                name,
+                is_name,
+                "an input's name is letters, digits, `_`, `-` and `.`",
+            ) {
                 return None;
             }
             // What scripts know it by must be one input's alone.
