@@ -42,6 +42,9 @@ impl CompactionSettings {
         if self.service_threshold == Some(0) {
             return Err("`service_threshold` must be at least 1".to_owned());
         }
+        if self.threshold.is_some() && self.service_threshold.is_some() {
+            return Err("`threshold` and `service_threshold` exclude each other: what both compact is summarised twice".to_owned());
+        }
         if self.keep == Some(0) {
             return Err("`keep` must be at least 1".to_owned());
         }

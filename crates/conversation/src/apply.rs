@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_base::{CallId, Digest, TurnId};
 
-use crate::compaction::{UnderWay, compacted, failed};
+use crate::compaction::{UnderWay, abandoned, compacted, failed};
 use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::message::Role;
@@ -85,12 +85,7 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventKind::Compacted { kept, summary, usage, .. } => compacted(state, *kept, summary, usage),
         EventKind::CompactionFailed { usage, .. } => failed(state, usage),
-        EventKind::CompactionAbandoned { .. } => {
-            if let Some(turn) = &mut state.turn {
-                turn.phase = Phase::ModelDue;
-            }
-            state.flush_steering();
-        }
+        EventKind::CompactionAbandoned { .. } => abandoned(state),
         EventKind::BlockReplaced { message, block, replacement } => {
             let place = state.messages.get_mut(*message).map(Arc::make_mut);
             if let Some(content) = place.and_then(|message| message.content.get_mut(*block)) {

@@ -1,8 +1,8 @@
 //! Compaction: a summary in place of the first messages of a history that has grown long.
 //!
 //! The pure half of it: when it is due, where the history may be cut, and what becomes of it. It makes progress or it stops: a
-//! summary that is not smaller than what it replaces changes nothing, and after every attempt, whatever came of it, the next one
-//! waits until the history has grown. State: the size of the history as the service last counted it, and from which size on the
+//! summary that is not smaller than what it replaces changes nothing, and after every attempt that came to an end, and after two that
+//! were broken off, the next one waits until the history has grown. State: the size of the history as the service last counted it, and from which size on the
 //! next attempt may be made; both follow from recorded events.
 
 use std::collections::HashSet;
@@ -88,7 +88,13 @@ pub(crate) struct Gauge {
     not_below: u64,
     /// By how much it must have grown after the compaction that came last, which nobody has measured yet.
     grown_by: Option<u64>,
+    /// How many attempts in a row were broken off.
+    broken_off: u32,
 }
+
+/// After so many attempts in a row that were broken off the next one waits for the history to grow, too: a summary that takes longer than
+/// a turn may would else keep every turn from the model.
+const MOST_BROKEN_OFF: u32 = 2;
 
 impl Gauge {
     /// The service has counted.
@@ -97,6 +103,12 @@ impl Gauge {
             self.not_below = input.saturating_add(regrowth);
         }
         self.input = Some(input);
+    }
+
+    /// The next attempt is made when the history has grown by so much.
+    fn wait_for(&mut self, regrowth: u64) {
+        self.not_below = self.input.unwrap_or_default().saturating_add(regrowth);
+        self.broken_off = 0;
     }
 }
 
@@ -248,7 +260,22 @@ fn ended(state: &mut State, usage: &Usage) -> Option<u64> {
 /// Applies [`EventKind::CompactionFailed`].
 pub(crate) fn failed(state: &mut State, usage: &Usage) {
     if let Some(regrowth) = ended(state, usage) {
-        state.gauge.not_below = state.gauge.input.unwrap_or_default().saturating_add(regrowth);
+        state.gauge.wait_for(regrowth);
+    }
+    state.flush_steering();
+}
+
+/// Applies [`EventKind::CompactionAbandoned`].
+pub(crate) fn abandoned(state: &mut State) {
+    let gauge = &mut state.gauge;
+    if let Some(turn) = &mut state.turn
+        && let Phase::Compacting(UnderWay { regrowth, .. }) = turn.phase
+    {
+        turn.phase = Phase::ModelDue;
+        gauge.broken_off = gauge.broken_off.saturating_add(1);
+        if gauge.broken_off >= MOST_BROKEN_OFF {
+            gauge.wait_for(regrowth);
+        }
     }
     state.flush_steering();
 }
@@ -270,6 +297,6 @@ pub(crate) fn compacted(state: &mut State, kept: usize, summary: &[Block], usage
             *place = if *place < replaced { 0 } else { place.saturating_sub(shift) };
         }
     }
-    state.gauge = Gauge { input: None, not_below: 0, grown_by: regrowth };
+    state.gauge = Gauge { grown_by: regrowth, ..Gauge::default() };
     state.flush_steering();
 }

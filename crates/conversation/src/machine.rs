@@ -421,6 +421,9 @@ fn close(state: &State, turn: &Turn, stop: TurnStop) -> Vec<EventKind> {
             _ => Some(not_run(&open.call.id, &stop)),
         })
         .collect();
+    if let Phase::Compacting(_) = turn.phase {
+        kinds.push(EventKind::CompactionAbandoned { turn: turn.id, compaction: turn.compactions });
+    }
     kinds.push(finish(turn, stop));
     kinds
 }

@@ -18,9 +18,12 @@ use crate::xml::{XmlWriter, escape, without_forbidden};
 pub const MOST_FILES_NAMED: usize = 50;
 
 /// The elements that only we write. A skill's text has none of them.
-const OURS: [&str; 9] = [
+const OURS: [&str; 15] = [
     "active_skills",
     "available_skills",
+    "environment",
+    "input",
+    "inputs",
     "skill",
     "skill_directory",
     "skill_files",
@@ -28,6 +31,9 @@ const OURS: [&str; 9] = [
     "skill_usage_instructions",
     "skills",
     "skills_description",
+    "value-withheld",
+    "variable",
+    "workspace",
 ];
 
 impl SessionSkills {

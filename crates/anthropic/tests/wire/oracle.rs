@@ -52,8 +52,10 @@ from pydantic import TypeAdapter, ValidationError
 from anthropic.types.beta.message_create_params import MessageCreateParamsNonStreaming
 body = json.loads(sys.stdin.readline())
 body.pop("stream")
+# Its lists are looked at when they are read, by what must be there then.
+adapter = TypeAdapter(MessageCreateParamsNonStreaming)
 try:
-    seen = TypeAdapter(MessageCreateParamsNonStreaming).validate_python(body)
+    seen = adapter.validate_python(body)
     list(seen["context_management"]["edits"])
     print("yes")
 except ValidationError:

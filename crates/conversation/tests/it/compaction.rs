@@ -441,3 +441,30 @@ fn a_reader_that_begins_in_the_middle_of_a_record_is_not_led_astray() {
         assert_eq!(state.last_text(), "done", "{from}");
     }
 }
+
+/// A summary that takes longer than a turn may does not keep every turn from the model.
+#[tokio::test(start_paused = true)]
+async fn a_summariser_that_is_always_too_slow_is_given_up_after_two_turns() {
+    struct Slow;
+    impl Summarizer for Slow {
+        fn summarize(&self, _: Request) -> BoxFuture<'_, Result<Summary, ModelError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let world = World::new(busy(5));
+    let mut conversation = world.load().await;
+    let mut ended = Vec::new();
+    for words in ["one", "two", "three", "four"] {
+        conversation.submit(start(words)).await.unwrap();
+        let mut options =
+            within(by(Arc::new(Slow), CompactionPolicy::at(1).keeping(1).again_after(1_000_000)));
+        options.deadline = SystemClock.deadline(Duration::from_secs(60));
+        ended.push(world.drive(&mut conversation, options).await.unwrap());
+    }
+    let is_late = |outcome: &&TurnOutcome| matches!(outcome, TurnOutcome::Finished(TurnStop::Deadline));
+    assert_eq!(ended.iter().filter(is_late).count(), 2, "{ended:?}");
+    let abandoned = world.ledger.0.events();
+    let abandoned =
+        abandoned.iter().filter(|event| matches!(event.kind, EventKind::CompactionAbandoned { .. }));
+    assert_eq!(abandoned.count(), 2, "each has its end");
+}

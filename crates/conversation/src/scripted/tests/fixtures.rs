@@ -99,14 +99,14 @@ fn data(name: &str) -> String {
 
 #[tokio::test]
 async fn the_sales_report_answers_with_the_figures_of_its_file() {
-    let text = final_text("sales-report.yaml", Some(("sales.csv", &data("sales.csv")))).await;
+    let text = final_text("sales-report-view.yaml", Some(("sales.csv", &data("sales.csv")))).await;
     assert_eq!(
         text,
         "Africa grew fastest: +20.2 %, from 89,948.39 in 2023 to 108,101.28 in 2024. The slowest was North America with \
          +5.4 %; all regions together changed by +9.9 %. The whole table is in sales-report.md."
     );
     let other = "year,region,revenue\n2023,Mars,100\n2024,Mars,150\n2023,Venus,10\n2024,Venus,5\n";
-    let text = final_text("sales-report.yaml", Some(("sales.csv", other))).await;
+    let text = final_text("sales-report-view.yaml", Some(("sales.csv", other))).await;
     assert_eq!(
         text,
         "Mars grew fastest: +50.0 %, from 100.00 in 2023 to 150.00 in 2024. The slowest was Venus with -50.0 %; all \
@@ -141,7 +141,7 @@ async fn a_real_run_is_recorded_and_replayed_strictly() {
     let path = folder.path().join("recorded.yaml");
     fs::write(folder.path().join("sales.csv"), data("sales.csv")).unwrap();
     let live =
-        Recorder::create(ScriptedModel::from_file(script("sales-report.yaml")).unwrap(), &path).unwrap();
+        Recorder::create(ScriptedModel::from_file(script("sales-report-view.yaml")).unwrap(), &path).unwrap();
     let said = play(&live, folder.path()).await;
     live.finish().unwrap();
     // Strict: each request of the second run has the digest of the first one's, results of tools included.
@@ -162,8 +162,8 @@ fn every_fixture_is_a_script_named_as_its_file_and_writes_no_figure() {
             names.push(script.name().map(str::to_owned));
         }
     }
-    assert_eq!(names.len(), 4, "{names:?}");
-    let text = fs::read_to_string(script("sales-report.yaml")).unwrap();
+    assert_eq!(names.len(), 5, "{names:?}");
+    let text = fs::read_to_string(script("sales-report-view.yaml")).unwrap();
     for region in data("sales.csv").lines().skip(1).filter_map(|line| line.split(',').nth(1)) {
         assert!(!text.contains(region), "{region}");
     }
