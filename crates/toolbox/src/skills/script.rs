@@ -160,7 +160,8 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCall<'_>
     let [stdout, stderr] = shares.map(|(output, share)| {
         let mut text = String::new();
         push_output(&mut text, output, share, call.redactor);
-        text
+        // Before it is written as JSON, where quotes, backslashes and line ends of a secret stand otherwise.
+        call.redactor.redact(&text).into_owned()
     });
     let (status, mut notices) = notices(outcome, stdout.is_empty() && stderr.is_empty());
     if exit_code.is_some() {
@@ -173,6 +174,10 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCall<'_>
              $CONJURE_SCRATCH what nobody needs later, by its arguments or from there as `workdir`"
         ));
     }
+    for notice in &mut notices {
+        *notice = call.redactor.redact(notice).into_owned();
+    }
+    let path = &*call.redactor.redact(path);
     let report = Report { path, exit_code, stdout, stderr, notices };
     ToolOutcome::with_status(status, serde_json::to_string(&report).unwrap_or_default())
 }
