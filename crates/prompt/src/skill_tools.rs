@@ -34,7 +34,13 @@ impl SkillTool {
         }
     }
 
-    /// The tool of this name, on the wire or in the specification.
+    /// The tool of this name on the wire, which is the only one that a call may bear.
+    #[must_use]
+    pub fn from_wire_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// The tool of this name, on the wire or in the specification, as a person may write it in a rule.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let plain = |tool: &Self| tool.name().replacen('_', ".", 1);
@@ -227,8 +233,10 @@ mod tests {
     fn names_lead_back_to_their_tools_with_a_dot_or_an_underscore() {
         for tool in SkillTool::ALL {
             assert_eq!(SkillTool::from_name(tool.name()), Some(tool));
+            assert_eq!(SkillTool::from_wire_name(tool.name()), Some(tool));
         }
         assert_eq!(SkillTool::from_name("skills.run_script"), Some(SkillTool::RunScript));
+        assert_eq!(SkillTool::from_wire_name("skills.run_script"), None);
         assert_eq!(SkillTool::from_name("skills_run.script"), None);
         assert_eq!(SkillTool::from_name("skills"), None);
     }

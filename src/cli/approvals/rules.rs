@@ -97,7 +97,10 @@ impl Rules {
     /// What holds for this tool. To know of a skill is free; to read its files is as to read others, and to run its scripts as to run
     /// others, unless they are named themselves.
     fn rule(&self, tool: &str) -> Rule {
-        let alike = match SkillTool::from_name(tool) {
+        let skill_tool = SkillTool::from_name(tool);
+        // However it is spelt, it is kept by its name on the wire.
+        let tool = skill_tool.map_or(tool, SkillTool::name);
+        let alike = match skill_tool {
             Some(SkillTool::Load | SkillTool::Unload) => {
                 return *self.named.get(tool).unwrap_or(&Rule::Allow);
             }
@@ -187,6 +190,16 @@ mod tests {
         check(&rules(&[], &["view"], &[]).over(before.clone()), ["ask", "ask", "deny"]);
         check(&rules(&["create_file"], &[], &[]).over(before), ["allow", "ask", "allow"]);
         check(&rules(&["view"], &[], &[]).over(rules(&[], &[], &["bash_tool"])), ["allow", "deny", "ask"]);
+    }
+
+    #[test]
+    fn a_tool_of_skills_has_one_rule_however_it_is_spelt() {
+        assert_eq!(tool("skills.run_script").as_deref(), Ok("skills_run_script"));
+        let rules = rules(&[], &["skills_load"], &["skills_run_script"]);
+        for name in ["skills_run_script", "skills.run_script"] {
+            assert!(matches!(rules.review(name), Authorization::Deny { .. }), "{name}");
+        }
+        assert!(matches!(rules.review("skills.load"), Authorization::Ask { .. }));
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn is_sensitive(skill: &SessionSkill) -> bool {
 
 fn speaks_of(rule: &AllowRule, call: &ToolCall, subject: Option<&str>) -> bool {
     // Also by the names of the specification, which have a dot.
-    let same = || SkillTool::from_name(rule.tool()).zip(SkillTool::from_name(&call.name));
+    let same = || SkillTool::from_name(rule.tool()).zip(SkillTool::from_wire_name(&call.name));
     match same() {
         Some((ruled, called)) if ruled == called => rule.matches(rule.tool(), subject),
         _ => rule.matches(&call.name, subject),
@@ -98,7 +98,7 @@ fn speaks_of(rule: &AllowRule, call: &ToolCall, subject: Option<&str>) -> bool {
 
 /// What a call is about, as rules speak of it: a command line, or a path.
 fn subject(call: &ToolCall) -> Option<String> {
-    let field = match (BuiltinTool::from_name(&call.name), SkillTool::from_name(&call.name)) {
+    let field = match (BuiltinTool::from_name(&call.name), SkillTool::from_wire_name(&call.name)) {
         (Some(BuiltinTool::Bash), _) => "command",
         (Some(_), _) | (_, Some(SkillTool::Read | SkillTool::RunScript)) => "path",
         _ => return None,

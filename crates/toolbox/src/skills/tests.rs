@@ -121,7 +121,7 @@ async fn loading_and_unloading() {
             (&["csv"], "skills_load", json!({"names": ["pdf"]})),
             (&["csv"], "skills_load", json!({"names": ["pdf", "csv", "pdf"], "mode": "add"})),
             (&["csv"], "skills_load", json!({"names": ["csv"], "mode": "replace"})),
-            (&[], "skills.load", json!({"names": ["/mnt/skills/csv/SKILL.md"]})),
+            (&[], "skills_load", json!({"names": ["/mnt/skills/csv/SKILL.md"]})),
             (&["csv"], "skills_load", json!({"names": ["broken"]})),
             (&["csv", "pdf"], "skills_unload", json!({"names": ["csv", "no-such-skill"]})),
             (&["csv", "pdf"], "skills_unload", json!({"all": true})),
@@ -129,6 +129,15 @@ async fn loading_and_unloading() {
         ])
         .await
     );
+}
+
+#[tokio::test]
+async fn a_tool_has_its_name_on_the_wire_alone() {
+    let bed = Bed::new();
+    let script = json!({"path": "scripts/extract.py"});
+    let result = bed.call(&["pdf"], "skills.run_script", script).await;
+    assert!(result.is_error && bed.executor.commands().is_empty());
+    assert_eq!(result.text(), "there is no tool `skills.run_script`; here it is called `skills_run_script`");
 }
 
 #[tokio::test]
@@ -247,6 +256,25 @@ async fn running_scripts_of_active_skills() {
         ])
         .await
     );
+}
+
+#[tokio::test]
+async fn a_secret_is_redacted_however_it_would_be_escaped() {
+    const SECRET: &str = "se\"cr\\et\nline-two";
+    let mut bed = Bed::new();
+    let mut written = exited(0, format!("out {SECRET}\n"));
+    written.stderr.head = format!("err {SECRET}\n").into_bytes();
+    written.stderr.total = written.stderr.head.len() as u64;
+    bed.executor = FakeExecutor::new().with_command("tells", FakeCommand::Ends(written));
+    let builder = Toolbox::builder().executor(Arc::new(bed.executor.clone())).skills(bed.tools());
+    let toolbox = builder.redactor(Redactor::new([("KEY", SECRET)])).build().unwrap();
+    let script = call("skills_run_script", json!({"path": "scripts/extract.py", "args": ["tells"]}));
+    let context = CallContext { standing: bed.standing(&["pdf"]), ..CallContext::default() };
+    let report: Value = serde_json::from_str(&toolbox.run(&script, context).await.text()).unwrap();
+    for stream in ["stdout", "stderr"] {
+        let text = report[stream].as_str().unwrap();
+        assert!(text.contains("KEY") && !text.contains("line-two"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -174,7 +174,7 @@ impl ToolboxBuilder {
         let runs = if sandbox.is_some() { Runs::Scripts } else { Runs::Nothing };
         let of_skills = self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
         let skills = self.skills.map(|skills| Skills {
-            tools: of_skills.iter().filter_map(|tool| SkillTool::from_name(&tool.name)).collect(),
+            tools: of_skills.iter().filter_map(|tool| SkillTool::from_wire_name(&tool.name)).collect(),
             skills,
         });
         definitions.extend(of_skills);

@@ -127,7 +127,8 @@ impl Toolbox {
         let builtin = BuiltinTool::from_name(&call.name).and_then(|tool| {
             Some((tool, self.sandbox.as_ref().filter(|sandbox| sandbox.tools.contains(&tool))?))
         });
-        let skill = SkillTool::from_name(&call.name).and_then(|tool| {
+        // By the name on the wire alone: whoever reviews calls knows them by it.
+        let skill = SkillTool::from_wire_name(&call.name).and_then(|tool| {
             Some((tool, self.skills.as_ref().filter(|skills| skills.tools.contains(&tool))?))
         });
         let host = self.host.get(&call.name);
@@ -177,6 +178,12 @@ impl Toolbox {
     }
 
     fn unknown(&self, name: &str) -> String {
+        if let Some(tool) = SkillTool::from_name(name) {
+            let wire = tool.name();
+            if self.definitions.iter().any(|tool| tool.name == wire) {
+                return format!("there is no tool `{}`; here it is called `{wire}`", quote(name));
+            }
+        }
         let known: Vec<String> = self.definitions.iter().map(|tool| format!("`{}`", tool.name)).collect();
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
         format!("there is no tool `{}`; the tools are: {known}", quote(name))
