@@ -196,6 +196,7 @@ fn answer(state: &mut State, response: &Response) {
     }
     state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
     state.push_assistant(content);
+    state.standing.answer();
     state.tail = Tail::Whole;
     let Some(turn) = &mut state.turn else { return };
     turn.usage.add(&response.usage);

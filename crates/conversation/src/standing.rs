@@ -13,13 +13,15 @@ use crate::profile::PinnedSkill;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     active: Arc<[PinnedSkill]>,
+    /// Those that were active when the answer came whose calls are judged and run.
+    answered: Arc<[PinnedSkill]>,
     grants: Arc<[Grant]>,
 }
 
 /// No skill is active, nothing is granted. No allocation: sessions without either share nothing.
 impl Default for Standing {
     fn default() -> Self {
-        Self { active: Arc::default(), grants: Arc::default() }
+        Self { active: Arc::default(), answered: Arc::default(), grants: Arc::default() }
     }
 }
 
@@ -27,13 +29,27 @@ impl Standing {
     /// These skills are active, the most recent last.
     #[must_use]
     pub fn with_active(active: impl Into<Arc<[PinnedSkill]>>) -> Self {
-        Self { active: active.into(), ..Self::default() }
+        let active = active.into();
+        Self { answered: Arc::clone(&active), active, ..Self::default() }
+    }
+
+    /// The same with these grants.
+    #[must_use]
+    pub fn granting(self, grants: impl Into<Arc<[Grant]>>) -> Self {
+        Self { grants: grants.into(), ..self }
     }
 
     /// The active skills, the most recently loaded last.
     #[must_use]
     pub fn active_skills(&self) -> &[PinnedSkill] {
         &self.active
+    }
+
+    /// The skills that were active when the model's last answer came, before any call of it ran. All calls of an answer are judged
+    /// by these; what an earlier one of them loads or unloads is seen in [`Self::active_skills`] alone.
+    #[must_use]
+    pub fn answered_with(&self) -> &[PinnedSkill] {
+        &self.answered
     }
 
     /// The active skill of this name.
@@ -48,6 +64,11 @@ impl Standing {
             GrantScope::Session => true,
             GrantScope::Skill(skill) => self.active.contains(skill),
         })
+    }
+
+    /// An answer has come: its calls are judged by what is active now.
+    pub(crate) fn answer(&mut self) {
+        self.answered = Arc::clone(&self.active);
     }
 
     pub(crate) fn activate(&mut self, active: &[PinnedSkill]) {

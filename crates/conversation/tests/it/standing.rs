@@ -86,6 +86,19 @@ fn skill(name: &str, content: &str) -> PinnedSkill {
 }
 
 #[test]
+fn calls_of_one_answer_are_judged_by_what_was_active_when_it_came() {
+    let mut bed = Bed::called(&["toolu_1", "toolu_2"]);
+    bed.begin("toolu_1");
+    bed.finish("toolu_1", &[skill("x", "1")]).unwrap();
+    assert_eq!(bed.active(), ["x"]);
+    assert!(bed.state.standing().answered_with().is_empty());
+    bed.begin("toolu_2");
+    bed.finish("toolu_2", &[skill("x", "1")]).unwrap();
+    bed.call(&["toolu_3"]);
+    assert_eq!(bed.state.standing().answered_with(), [skill("x", "1")]);
+}
+
+#[test]
 fn a_result_makes_skills_active_once_and_in_its_order() {
     let mut bed = Bed::called(&["a", "b"]);
     bed.begin("a");
