@@ -58,7 +58,7 @@ pub use conjure_base::{
 // Skills.
 pub use conjure_skill::{
     AllowRule, AllowRuleError, AllowedTools, AskVersion, Base, Bounds, Catalog, CommandFound, CommandNeed,
-    Diagnostic, Disclosure, Discovery, EnvVariable, Execution, Extracted, FileNeed, Frontmatter,
+    Destructive, Diagnostic, Disclosure, Discovery, EnvVariable, Execution, Extracted, FileNeed, Frontmatter,
     Input as SkillInput, InputProblem, Inputs as SkillInputs, Manifest, ManifestError, ManifestVersion,
     Metadata, Mismatch, Missing, Mode, Need, Network, Outcome as RuleOutcome, OutputArtifact, OutputFile,
     OutputPattern, OutputPatternError, Package, PackageFile, PackageLimits, PackageProblem,

@@ -37,9 +37,9 @@ pub use frontmatter::{
     Document, Frontmatter, FrontmatterError, MAX_DESCRIPTION_CHARS, MAX_FRONTMATTER_BYTES, Mode,
 };
 pub use manifest::{
-    Base, CommandNeed, EnvVariable, Execution, FileNeed, Input, MAX_MANIFEST_BYTES, Manifest, ManifestError,
-    ManifestVersion, Need, OutputArtifact, OutputFile, OutputPattern, OutputPatternError, ParsedManifest,
-    PathProblem, SIDECAR_FILE, input_text, input_variable,
+    Base, CommandNeed, Destructive, EnvVariable, Execution, FileNeed, Input, MAX_MANIFEST_BYTES, Manifest,
+    ManifestError, ManifestVersion, Need, OutputArtifact, OutputFile, OutputPattern, OutputPatternError,
+    ParsedManifest, PathProblem, SIDECAR_FILE, input_text, input_variable,
 };
 pub use metadata::Metadata;
 pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};

@@ -8,12 +8,24 @@ use std::time::Duration;
 pub struct Execution {
     /// It can run several times safely.
     pub idempotent: bool,
-    /// It changes or deletes what was there before.
-    pub destructive: bool,
+    /// Whether it changes or deletes what was there before.
+    pub destructive: Destructive,
     /// It needs the network.
     pub network: bool,
     /// It needs somebody who answers it while it runs.
     pub interactive: bool,
     /// How long it may run at most.
     pub timeout: Option<Duration>,
+}
+
+/// What an author says of whether a skill changes or deletes what was there before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Destructive {
+    /// Nothing. It is not asked about, and not taken for harmless either.
+    #[default]
+    Unsaid,
+    /// That it does not.
+    No,
+    /// That it does.
+    Yes,
 }

@@ -19,7 +19,7 @@ mod version;
 
 use std::sync::Arc;
 
-pub use execution::Execution;
+pub use execution::{Destructive, Execution};
 pub use input::{EnvVariable, Input, Need, input_text, input_variable};
 pub use output::{OutputArtifact, OutputFile, OutputPattern, OutputPatternError};
 pub use path::{Base, PathProblem};

@@ -97,9 +97,8 @@ fn the_worklog_example_says_what_it_says() {
     let deploy = fixture("sidecar/deploy");
     let deploy = deploy.manifest().unwrap();
     let hints = deploy.execution();
-    assert!(
-        deploy.sensitive() && hints.network && hints.destructive && !hints.idempotent && !hints.interactive
-    );
+    assert_eq!(hints.destructive, Destructive::Yes);
+    assert!(deploy.sensitive() && hints.network && !hints.idempotent && !hints.interactive);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conjure_conversation::{Delivery, PinnedSkill, ResultContent, Standing};
 use conjure_prompt::SessionSkill;
 use conjure_sandbox::NetworkPolicy;
-use conjure_skill::{Properties, SkillError};
+use conjure_skill::{Destructive, Properties, SkillError};
 use serde::Serialize;
 
 use super::approval::execution;
@@ -170,7 +170,7 @@ impl SkillTools {
                 "scripts of `{name}` want to be answered while they run, and nobody is there: give them all answers by arguments"
             ));
         }
-        if execution.destructive {
+        if execution.destructive == Destructive::Yes {
             findings.push(format!(
                 "scripts of `{name}` change or delete what was there before: run one only if that is what the user wants"
             ));

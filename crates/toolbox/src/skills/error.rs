@@ -17,6 +17,11 @@ pub(crate) enum SkillCallError {
     )]
     Gone { name: String },
     #[error(
+        "it is not clear of which skill a script is to run, since another call of the same answer changed which skills are loaded, \
+         so nothing was run\nhint: call again, and name the skill in field `skill`"
+    )]
+    Unclear,
+    #[error(
         "{wanted} skills would be loaded, and the most is {most}, so nothing was changed\nhint: load fewer skills, or unload \
          those that are not needed any more"
     )]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_conversation::{Access, CallTraits};
 use conjure_prompt::{SessionSkill, SkillTool};
-use conjure_skill::{Execution, nearest};
+use conjure_skill::{Destructive, Execution, nearest};
 use serde_json::Value;
 
 use super::SkillTools;
@@ -125,14 +125,15 @@ impl SkillRequest {
     }
 
     /// Reading is done beside others. Loading and unloading change what the calls behind them may do, so they are barriers; done
-    /// twice they do what they do once. Of a script is known what the manifest of the skill says that the call names; one of which
-    /// nothing is known is a barrier, and never run again by itself.
+    /// twice they do what they do once. Of a script is known what the manifest of the skill says that the call names: it
+    /// runs beside others only where that says itself that nothing is destroyed. One of which nothing is known is a barrier, and never
+    /// run again by itself.
     pub(crate) const fn traits(&self) -> CallTraits {
         match self {
             Self::Load { .. } | Self::Unload(_) => CallTraits { access: Access::Exclusive, idempotent: true },
             Self::Read { .. } => CallTraits { access: Access::Shared, idempotent: true },
             Self::RunScript(Script { execution, .. }) => match execution {
-                Some(Execution { destructive: false, idempotent, .. }) => {
+                Some(Execution { destructive: Destructive::No, idempotent, .. }) => {
                     CallTraits { access: Access::Shared, idempotent: *idempotent }
                 }
                 Some(Execution { idempotent, .. }) => {

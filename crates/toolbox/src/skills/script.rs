@@ -44,6 +44,12 @@ impl SkillTools {
         call: &SkillCall<'_>,
     ) -> Result<ToolOutcome, SkillCallError> {
         let skill = self.chosen(script.skill.as_deref(), &call.standing)?;
+        // Whether it may run was judged by the skill that was the most recent one then.
+        if script.skill.is_none()
+            && call.standing.answered_with().last() != call.standing.active_skills().last()
+        {
+            return Err(SkillCallError::Unclear);
+        }
         let root = self.skills.root_dir(skill).zip(call.executor);
         let (root, executor) =
             root.ok_or_else(|| SkillCallError::NotInSandbox { name: skill.name().to_owned() })?;

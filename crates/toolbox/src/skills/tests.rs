@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conjure_conversation::{
-    Access, Authorization, CallContext, CallTraits, Delivery, PinnedSkill, ResultContent, Standing, ToolCall,
-    ToolResult, ToolRunner as _,
+    Access, Authorization, CallContext, CallTraits, Delivery, Grant, GrantScope, PinnedSkill, ResultContent,
+    Standing, ToolCall, ToolResult, ToolRunner as _, execute_tool_calls,
 };
 use conjure_prompt::{Locations, SessionSkill, SessionSkills, SkillTool};
 use conjure_sandbox::{CommandEnd, SandboxError, SandboxErrorKind};
@@ -568,11 +568,14 @@ async fn what_a_manifest_says_of_scripts_is_in_force() {
             "{execution}"
         );
     };
-    check("idempotent: true", true, Access::Shared, true);
-    check("idempotent: false", true, Access::Shared, false);
+    check("destructive: false, idempotent: true", true, Access::Shared, true);
+    check("destructive: false, idempotent: false", true, Access::Shared, false);
+    // Not said is not harmless.
+    check("idempotent: true", true, Access::Exclusive, true);
+    check("destructive: null", true, Access::Exclusive, false);
     check("destructive: true, idempotent: true", true, Access::Exclusive, true);
     // Which skill it is depends on what is active by then.
-    check("idempotent: true", false, Access::Exclusive, false);
+    check("destructive: false, idempotent: true", false, Access::Exclusive, false);
 
     let (_place, skills) = careful("network: true, timeout: 2, destructive: true, interactive: true", false);
     let tools = SkillTools::new(skills.clone()).network(NetworkPolicy::None);
@@ -588,4 +591,97 @@ async fn what_a_manifest_says_of_scripts_is_in_force() {
     assert_eq!(tools.time_for(&request, &standing), Some(Duration::from_secs(2)));
     let shorter = tools.longest_script(Duration::from_secs(1));
     assert_eq!(shorter.time_for(&request, &standing), Some(Duration::from_secs(1)));
+}
+
+/// A toolbox whose approver allows everything, and can ask.
+fn allowing(tools: SkillTools) -> Toolbox {
+    let allow = approver_fn(|_| async { Authorization::Allow });
+    let script = "/mnt/skills/deploy/scripts/run.sh";
+    let executor = FakeExecutor::new().with_command(script, FakeCommand::Ends(exited(0, "ran")));
+    Toolbox::builder().executor(Arc::new(executor)).approver(allow).skills(tools).build().unwrap()
+}
+
+fn run_of(skill: Value) -> ToolCall {
+    call("skills_run_script", json!({"path": "scripts/run.sh", "skill": skill}))
+}
+
+#[tokio::test]
+async fn a_script_is_judged_by_its_skill_before_that_is_loaded() {
+    let (_place, skills) = careful("destructive: true", false);
+    let toolbox = allowing(SkillTools::new(skills.clone()));
+    let asks = async |call: &ToolCall, active: &[&str]| {
+        let standing = Standing::with_active(pins(&skills, active));
+        matches!(toolbox.authorize(call, &standing).await, Authorization::Ask { .. })
+    };
+    // An earlier call of the same answer may load it.
+    assert!(asks(&run_of(json!("deploy")), &[]).await);
+    assert!(asks(&run_of(json!("deploy")), &["other"]).await);
+    assert!(asks(&run_of(Value::Null), &[]).await);
+    assert!(!asks(&run_of(json!("other")), &[]).await);
+    assert!(!asks(&run_of(Value::Null), &["other"]).await);
+    let honouring = SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
+    assert!(runs(honouring.clone(), &["deploy"], &run_of(json!("deploy"))).await);
+    // What `deploy` asks for does not speak of what may be loaded by then.
+    assert!(!runs(honouring, &["deploy"], &run_of(json!("other"))).await);
+}
+
+#[tokio::test]
+async fn a_script_of_a_skill_loaded_in_the_same_answer_runs_only_by_its_name() {
+    let (_place, skills) = careful("idempotent: true", false);
+    let toolbox = allowing(SkillTools::new(skills.clone()));
+    for (active, skill, is_error) in [
+        (&["other"][..], Value::Null, true),
+        (&["other"], json!("deploy"), false),
+        (&["deploy"], Value::Null, false),
+    ] {
+        let standing = Standing::with_active(pins(&skills, active));
+        let context = CallContext { standing, ..CallContext::default() };
+        let calls = [call("skills_load", json!({"names": ["deploy"]})), run_of(skill)];
+        let results = execute_tool_calls(&toolbox, &calls, context).await;
+        assert_eq!((results[0].is_error, results[1].is_error), (false, is_error), "{}", results[1].text());
+        assert_eq!(results[1].text().contains("name the skill in field `skill`"), is_error);
+    }
+}
+
+/// Whether a call runs without a question, where the approver would ask for it, these skills are active and this was granted.
+async fn is_granted_by(skills: &SessionSkills, active: &[&str], grant: Grant, asked: &ToolCall) -> bool {
+    let standing = Standing::with_active(pins(skills, active)).granting([grant]);
+    let ask = approver_fn(|_| async { Authorization::Ask { reason: "ask".to_owned() } });
+    let tools = SkillTools::new(skills.clone());
+    let toolbox = Toolbox::builder().executor(Arc::new(FakeExecutor::new())).approver(ask).skills(tools);
+    toolbox.build().unwrap().authorize(asked, &standing).await == Authorization::Allow
+}
+
+#[tokio::test]
+async fn what_is_granted_for_a_skill_is_not_granted_for_scripts_of_another() {
+    let (_place, skills) = careful("idempotent: true", false);
+    let [other, deploy] = &pins(&skills, &["other", "deploy"])[..] else { panic!("two") };
+    let check = async |pin: &PinnedSkill, asked: &ToolCall| {
+        let grant = Grant { rule: asked.name.clone(), scope: GrantScope::Skill(pin.clone()) };
+        is_granted_by(&skills, &["other", "deploy"], grant, asked).await
+    };
+    assert!(check(deploy, &run_of(json!("deploy"))).await);
+    assert!(check(deploy, &run_of(Value::Null)).await);
+    assert!(check(other, &run_of(json!("other"))).await);
+    assert!(!check(deploy, &run_of(json!("other"))).await);
+    assert!(!check(other, &run_of(Value::Null)).await);
+    assert!(check(other, &call("view", json!({"path": "/etc/hosts"}))).await);
+}
+
+#[tokio::test]
+async fn a_rule_for_a_path_does_not_speak_of_a_script_that_is_given_variables() {
+    let (_place, skills) = careful("idempotent: true", false);
+    let script = |env: Value| call("skills_run_script", json!({"path": "scripts/run.sh", "env": env}));
+    for (env, expected) in
+        [(Value::Null, true), (json!({}), true), (json!({"BASH_ENV": "/workspace/x"}), false)]
+    {
+        let honouring = SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
+        assert_eq!(runs(honouring, &["deploy"], &script(env.clone())).await, expected, "{env}");
+        let granted = async |rule: &str| {
+            let grant = Grant { rule: rule.to_owned(), scope: GrantScope::Session };
+            is_granted_by(&skills, &["deploy"], grant, &script(env.clone())).await
+        };
+        assert_eq!(granted("skills.run_script(scripts/run.sh)").await, expected, "{env}");
+        assert!(granted("skills_run_script").await, "a rule without a pattern speaks of every call");
+    }
 }

@@ -340,16 +340,18 @@ impl ToolRunner for Toolbox {
             let skills = self.skills.as_ref().map(|skills| &skills.skills);
             match self.approver.review(call, self.caller.as_ref()).await {
                 Authorization::Ask { .. }
-                    if is_granted(call, standing)
+                    if is_granted(call, request.as_ref(), standing)
                         || skills
                             .is_some_and(|skills| skills.is_allowed(call, request.as_ref(), standing)) =>
                 {
                     Authorization::Allow
                 }
                 Authorization::Allow => {
-                    match skills.zip(request).and_then(|(skills, request)| skills.caution(&request, standing))
+                    match skills
+                        .zip(request.as_ref())
+                        .and_then(|(skills, request)| skills.caution(request, standing))
                     {
-                        Some(_) if is_granted(call, standing) => Authorization::Allow,
+                        Some(_) if is_granted(call, request.as_ref(), standing) => Authorization::Allow,
                         Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
                         Some(_) => {
                             tracing::warn!(

@@ -9,7 +9,7 @@ use super::reader::Reader;
 use super::{Declared, FIELDS, Origin, VERSION};
 use crate::diagnostic::{RuleId, Severity};
 use crate::manifest::Manifest;
-use crate::manifest::execution::Execution;
+use crate::manifest::execution::{Destructive, Execution};
 use crate::manifest::input::{EnvVariable, Input, Need, input_variable};
 use crate::manifest::output::{OutputArtifact, OutputFile, OutputPattern, OutputPatternError};
 use crate::manifest::path::{self, Base};
@@ -253,7 +253,11 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
         self.section(fields, "execution", &known, |reader, section| {
             execution = Execution {
                 idempotent: reader.truth(section, "idempotent"),
-                destructive: reader.truth(section, "destructive"),
+                destructive: match (reader.truth(section, "destructive"), section.get("destructive")) {
+                    (true, _) => Destructive::Yes,
+                    (false, Some(Value::Bool(false))) => Destructive::No,
+                    (false, _) => Destructive::Unsaid,
+                },
                 network: reader.truth(section, "network"),
                 interactive: reader.truth(section, "interactive"),
                 timeout: timeout(reader, section),
