@@ -99,7 +99,10 @@ impl Rules {
     fn rule(&self, tool: &str) -> Rule {
         let skill_tool = SkillTool::from_name(tool);
         // However it is spelt, it is kept by its name on the wire.
-        let tool = skill_tool.map_or(tool, SkillTool::name);
+        let tool = match skill_tool {
+            Some(tool) => tool.name(),
+            None => tool,
+        };
         let alike = match skill_tool {
             Some(SkillTool::Load | SkillTool::Unload) => {
                 return *self.named.get(tool).unwrap_or(&Rule::Allow);
