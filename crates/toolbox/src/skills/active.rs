@@ -13,6 +13,7 @@ use super::error::{SkillCallError, in_words};
 use super::request::{LoadMode, Unloaded};
 use super::{SkillCall, SkillOutcome, SkillTools, blocking};
 use crate::tool::ToolOutcome;
+use crate::toolbox::fits;
 
 /// What the model is told that it has now (runtime specification, "recommended minimal receipt").
 #[derive(Serialize)]
@@ -118,6 +119,9 @@ impl SkillTools {
                 outcome.content.push(ResultContent::Text { text });
             }
         }
+        // With all that is told of them: what is active was told in full.
+        fits(&outcome.content, call.limits, call.redactor)
+            .map_err(|(bytes, most)| SkillCallError::TooLong { bytes, most })?;
         Ok(SkillOutcome { outcome, active: (active != before).then_some(active) })
     }
 

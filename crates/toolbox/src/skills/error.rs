@@ -27,7 +27,7 @@ pub(crate) enum SkillCallError {
     )]
     TooMany { wanted: usize, most: usize },
     #[error(
-        "the instructions of these skills together have {bytes} bytes, and the most is {most}, so nothing was changed\nhint: \
+        "the instructions of these skills, with what is told of them, have {bytes} bytes, and the most is {most}, so nothing was changed\nhint: \
          load fewer skills at a time"
     )]
     TooLong { bytes: usize, most: usize },

@@ -169,6 +169,34 @@ async fn no_more_is_loaded_than_may_be() {
     assert!(result.is_error && result.active_skills.is_none());
 }
 
+/// As long as it is loaded, nothing of what the model was told of it is cut.
+#[tokio::test]
+async fn a_skill_is_loaded_only_where_the_result_holds_all_of_it() {
+    let bed = Bed::new();
+    let body = "x".repeat(300);
+    let text = format!("---\nname: csv\ndescription: {}\n---\n{body}\n", "d".repeat(900));
+    fs::write(bed.place.path().join("csv/SKILL.md"), text).unwrap();
+    let skill = Skill::load(bed.place.path().join("csv"), Mode::Strict).unwrap();
+    let skills = SessionSkills::new([Arc::new(SessionSkill::of(Arc::new(skill)))], Locations::host());
+    let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["csv"]}));
+    for delivery in [Delivery::Instructions, Delivery::Result] {
+        let mut loaded = 0;
+        for text in (1000..3000).step_by(25) {
+            let toolbox = Toolbox::builder().skills(SkillTools::new(skills.clone()).delivery(delivery));
+            let toolbox = toolbox.limits(OutputLimits { text, ..OutputLimits::default() }).build().unwrap();
+            let result = toolbox.run(&call, CallContext::default()).await;
+            assert_eq!(result.is_error, result.active_skills.is_none());
+            if result.is_error {
+                assert!(result.text().contains("load fewer skills at a time"), "{}", result.text());
+            } else {
+                loaded += 1;
+                assert!(!result.text().contains("are left out"), "{}", result.text());
+            }
+        }
+        assert!((1..80).contains(&loaded), "{loaded}");
+    }
+}
+
 #[tokio::test]
 async fn reading_files_of_active_skills() {
     let bed = Bed::new();

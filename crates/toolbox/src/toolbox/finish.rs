@@ -3,12 +3,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use conjure_base::CallId;
+use conjure_base::{CallId, Redactor};
 use conjure_conversation::{ResultContent, ToolResult};
 
 use super::Toolbox;
 use crate::limits::OutputLimits;
-use crate::text::{cut, is_clean, quote};
+use crate::text::{clean, cut, is_clean, quote};
 use crate::tool::{ToolOutcome, ToolStatus};
 
 /// The media types that the service takes.
@@ -52,6 +52,20 @@ impl Toolbox {
             active_skills: None,
         }
     }
+}
+
+/// Whether all of this reaches the model, nothing of it cut or left out; else how many bytes of text it has, and the most.
+pub(crate) fn fits(
+    content: &[ResultContent],
+    limits: &OutputLimits,
+    redactor: &Redactor,
+) -> Result<(), (usize, usize)> {
+    let bytes = content.iter().map(|part| match part {
+        ResultContent::Text { text } => clean(redactor.redact(text).as_bytes()).len(),
+        ResultContent::Image { .. } => 0,
+    });
+    let (bytes, most) = (bytes.sum(), limits.text.saturating_sub(NOTICE));
+    if bytes <= most && content.len() <= MOST_PARTS { Ok(()) } else { Err((bytes, most)) }
 }
 
 /// What may still be taken into a result.

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use builder::{ToolboxBuilder, ToolboxError, environment_secrets};
+pub(crate) use finish::fits;
 
 use crate::approver::Approver;
 use crate::builtin::Request;
