@@ -225,3 +225,76 @@ async fn a_host_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_
         assert!(!seen.all.contains(content), "{content} is in {}", seen.all);
     }
 }
+
+const INPUT: &str = "canary-of-an-input";
+const VARIABLE: &str = "canary-of-a-variable";
+
+/// Loads the skill, runs its script, and is done.
+fn runs_the_script() -> impl Model {
+    model_fn(|request: Request| async move {
+        let call = |id: &str, name: &str, input: serde_json::Value| {
+            let call = serde_json::json!({"type": "tool_use", "id": id, "name": name, "input": input});
+            serde_json::json!({"stop_reason": "tool_use", "content": [call]})
+        };
+        let body = match request.call {
+            1 => call("toolu_load", "skills_load", serde_json::json!({"names": ["greeting"]})),
+            2 => call("toolu_run", "skills_run_script", serde_json::json!({"path": "scripts/run.sh"})),
+            _ => {
+                serde_json::json!({"stop_reason": "end_turn", "content": [{"type": "text", "text": "Done."}]})
+            }
+        };
+        Ok(parse_response(&body.to_string()).unwrap())
+    })
+}
+
+/// What a manifest calls sensitive is in no span and no event, whatever a script does with it.
+#[tokio::test]
+async fn a_host_sees_no_sensitive_input_and_no_sensitive_variable() {
+    let collector = Collector::default();
+    let guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
+    let folder = tempfile::tempdir().unwrap();
+    let skill = folder.path().join("skills/greeting");
+    std::fs::create_dir_all(skill.join("scripts")).unwrap();
+    for (path, text) in [
+        ("SKILL.md", "---\nname: greeting\ndescription: Greets people.\n---\nRun the script.\n"),
+        (
+            "skill.manifest.yaml",
+            "manifest_version: \"1.0\"\ninputs:\n  required:\n    - {name: api_key, sensitive: true}\nenv:\n  required:\n    - \
+             {name: HOUSE, sensitive: true}\n",
+        ),
+        (
+            "scripts/run.sh",
+            "echo \"received ${#CONJURE_INPUT_API_KEY} ${#HOUSE}\"; env; echo \"$HOUSE\" >&2; exit 3\n",
+        ),
+    ] {
+        std::fs::write(skill.join(path), text).unwrap();
+    }
+    let settings = Settings {
+        executor: Some(ExecutorKind::Jail),
+        data: Some(folder.path().join("data")),
+        skill_paths: Some(vec![folder.path().join("skills")]),
+        ..Settings::default()
+    };
+    let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
+    let options = RuntimeOptions::from(config).model("echo", runs_the_script());
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let acme = TenantId::new("acme").unwrap();
+    let spec = SessionSpec::new(acme.clone()).input("api_key", INPUT).environment("HOUSE", VARIABLE);
+    let session = runtime.open(spec).await.unwrap();
+    let answered = session.send("go").await.unwrap().end().await.unwrap();
+    assert!(matches!(answered, TurnStop::Answered(_)), "{answered:?}");
+    let told = format!("{:?}", runtime.events(&acme, session.id(), 0).await.unwrap());
+    // One to which an input is missing is refused, with its name alone.
+    let refused =
+        runtime.open(SessionSpec::new(acme).skills(["greeting"]).environment("HOUSE", VARIABLE)).await;
+    let refused = refused.unwrap_err();
+    runtime.shutdown(SystemClock.deadline(Duration::from_secs(30))).await.unwrap();
+    drop(guard);
+    let received = format!("received {} {}", INPUT.len(), VARIABLE.len());
+    assert!(told.contains(&received), "{told}");
+    let seen = collector.0.lock().unwrap();
+    assert!(seen.spans.iter().any(|span| span.name == "execute_tool"));
+    for text in [&seen.all, &told, &format!("{refused} {refused:?}")] {
+        assert!(!text.contains(INPUT) && !text.contains(VARIABLE), "{text}");
+    }
+}
