@@ -84,12 +84,16 @@ fn every_script_of_the_fixtures_plays() {
         ("log-analyzer", Some("data/app.log")),
         ("minimal-skill", None),
         ("sales-report", Some("data/sales.csv")),
+        ("sales-report-view", Some("data/sales.csv")),
         ("test-skill", None),
     ] {
         let mut run = Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local", "--script"])
             .arg(fixture(&format!("scripts/{name}.yaml")));
         if let Some(file) = file {
             run = run.arg("--file").arg(fixture(file));
+        }
+        if name.ends_with("-view") {
+            run = run.args(["--activation", "view"]);
         }
         let done = run.arg("Do what the skill is for.").finish().code(0);
         assert!(!done.stdout.trim().is_empty(), "{name}: {}", done.stderr);
@@ -98,7 +102,7 @@ fn every_script_of_the_fixtures_plays() {
     let played = scripts.filter(|entry| {
         entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "yaml")
     });
-    assert_eq!(played.count(), 4, "a new script must be played here");
+    assert_eq!(played.count(), 5, "a new script must be played here");
 }
 
 #[test]
