@@ -90,6 +90,7 @@ impl From<RuntimeError> for Failure {
                 (error.to_string(), Exit::Usage, hint.or_else(|| Some(ANOTHER_FOLDER.to_owned())))
             }
             RuntimeError::NoJournal { .. }
+            | RuntimeError::Delivery
             | RuntimeError::UnknownSkills { .. }
             | RuntimeError::UnknownExecutor { .. }
             | RuntimeError::Workspace { .. }

@@ -142,6 +142,11 @@ pub enum RuntimeError {
         /// Why.
         reason: String,
     },
+    /// What results hold of a skill's instructions would be lost when the model's service compacts the history.
+    #[error(
+        "the instructions of skills cannot be delivered in results while the model's service compacts histories: it would drop them"
+    )]
+    Delivery,
     /// There is no sandbox of this name.
     #[error("there is no sandbox `{name}`")]
     UnknownExecutor {
@@ -228,6 +233,11 @@ impl RuntimeError {
             | Self::UnknownExecutor { available, .. } => there_are(available)?,
             Self::NoModel => {
                 "name one by `SessionSpec::model`, or give the runtime one by `RuntimeOptions::model`".to_owned()
+            }
+            Self::Delivery => {
+                "deliver them in the top-level instructions (`SessionSpec::delivery`), or compact by `threshold` instead of \
+                 `service_threshold`"
+                    .to_owned()
             }
             Self::NoJournal { .. } => {
                 "build it with the feature `sqlite`, or keep sessions in memory by `RuntimeOptions::ephemeral`".to_owned()

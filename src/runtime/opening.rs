@@ -58,11 +58,15 @@ impl Runtime {
         let (environment, withheld) = given.divided();
         let withheld = Withheld { inputs: inputs.withheld, ..withheld };
         let chosen = outfitter.config().skills();
+        let delivery = spec.delivery.or(chosen.delivery).unwrap_or(Delivery::Instructions);
+        if delivery == Delivery::Result && outfitter.config().service_compaction().is_some() {
+            return Err(RuntimeError::Delivery);
+        }
         let profile = Profile {
             base_prompt: spec.base_prompt,
             skills: Vec::new(),
             activation: spec.activation.or(chosen.activation).unwrap_or(Activation::Load),
-            delivery: spec.delivery.or(chosen.delivery).unwrap_or(Delivery::Instructions),
+            delivery,
             limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
             model: Some(outfitter.model_name(&spec.tenant, spec.model.as_deref())?),
             executor: Some(spec.executor.unwrap_or_else(|| outfitter.default_sandbox().to_owned())),

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    Block, CompactionPolicy, Delivery, ExecutorKind, Model, Period, Quota, Request, Response, Runtime,
-    Session, SessionEventKind, StopReason, Usage, model_fn,
+    Block, CompactionPolicy, CompactionSettings, Delivery, ExecutorKind, Model, Period, Quota, Request,
+    Response, Runtime, RuntimeError, Session, SessionEventKind, Settings, StopReason, Usage, model_fn,
 };
 
 use crate::again::Killed;
@@ -195,5 +195,19 @@ async fn a_session_that_is_killed_while_it_is_compacted_goes_on() {
         all.matches(r#""type":"user.message""#).count(),
         all.matches(r#""type":"agent.message""#).count()
     );
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// What the service compacts, it drops; and nobody would say again what stood in results.
+#[tokio::test]
+async fn instructions_are_not_delivered_in_results_where_the_service_compacts() {
+    let compaction = CompactionSettings { service_threshold: Some(100_000), ..CompactionSettings::default() };
+    let settings = Settings { compaction: Some(compaction), ..Settings::default() };
+    let host = Host::with(ExecutorKind::Jail, settings);
+    let runtime = host.start().await;
+    let error = runtime.open(spec().delivery(Delivery::Result)).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::Delivery) && error.hint().is_some(), "{error}");
+    assert!(runtime.session_ids(&tenant("acme")).await.unwrap().is_empty());
+    runtime.open(spec()).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
 }
