@@ -9,6 +9,7 @@
 
 use std::error::Error;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::{
@@ -17,6 +18,7 @@ use conjure::{
     TenantPolicy, Tool, ToolDefinition, ToolOutcome, Turn, TurnEvent, TurnStop, model_fn, parse_response,
     tool_fn,
 };
+use tokio::sync::Semaphore;
 
 /// Asked to count, the model counts by a tool without end; asked anything else, it says something.
 fn answer(request: &Request) -> Response {
@@ -32,14 +34,21 @@ fn answer(request: &Request) -> Response {
     parse_response(&body.to_string()).unwrap_or_else(|error| unreachable!("it is an answer: {error}"))
 }
 
-fn next() -> impl Tool {
+/// The next number, as soon as somebody listens.
+fn next(listened_to: Arc<Semaphore>) -> impl Tool {
     let definition = ToolDefinition {
         name: "next".to_owned(),
         description: "The next number.".to_owned(),
         input_schema: serde_json::json!({"type": "object"}),
     };
     let traits = CallTraits { access: Access::Exclusive, idempotent: true };
-    tool_fn(definition, traits, |_, _| async { ToolOutcome::text("one more") })
+    tool_fn(definition, traits, move |_, _| {
+        let listened_to = Arc::clone(&listened_to);
+        async move {
+            let _permit = listened_to.acquire().await;
+            ToolOutcome::text("one more")
+        }
+    })
 }
 
 /// Follows a turn to its end.
@@ -67,9 +76,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Of an answer nothing is reserved before it is there: so each tenant may go beyond its budget by what one answer is.
     let tokens =
         |most| TenantPolicy::new().budget(Budget::default().reserving_output(0).tokens(Period::Total, most));
+    let listened_to = Arc::new(Semaphore::new(0));
     let options = RuntimeOptions::from(Config::default())
         .model("counting", model_fn(|request| async move { Ok(answer(&request)) }))
-        .tool(next())
+        .tool(next(Arc::clone(&listened_to)))
         .tenant(acme.clone(), tokens(5_000))
         .tenant(globex.clone(), tokens(100_000));
     let runtime = Runtime::spawn(options).await?;
@@ -79,6 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // It would go on for ever. What is said meanwhile waits.
     let mut counting = first.send("Count.").await?;
     let mut waiting = first.send("And then?").await?;
+    listened_to.add_permits(1);
     let stop = follow(&mut counting).await?;
     writeln!(out, "acme: {stop}, at {} tokens", spent(&runtime, &acme).await?)?;
     assert_eq!(stop, TurnStop::Limit(Limit::TenantTokens));
