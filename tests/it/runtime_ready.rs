@@ -24,21 +24,10 @@ preconditions:
 "#;
 
 /// The same, as far as it is there.
-const MODEST: &str = r#"
-manifest_version: "1.0"
-inputs:
-  required:
-    - name: day
-      schema: {type: string, pattern: '^\d{4}$'}
-env:
-  required:
-    - name: HOUSE
-preconditions:
-  commands:
-    - cmd: sh
-  files:
-    - path: scripts/run.sh
-"#;
+fn modest() -> String {
+    let is_there = |line: &&str| !line.contains("no-such-command") && !line.contains("none.md");
+    MANIFEST.lines().filter(is_there).map(|line| format!("{line}\n")).collect()
+}
 
 /// Loads the skill, and says what came of it.
 fn loading() -> impl Model {
@@ -97,7 +86,7 @@ async fn a_skill_is_refused_with_everything_that_is_missing() {
 
 #[tokio::test]
 async fn it_is_loaded_where_nothing_is_missing_and_refused_where_one_input_is() {
-    let host = host(MODEST);
+    let host = host(&modest());
     let runtime = start(&host).await;
     let given = || spec().model("loading").environment("HOUSE", "red");
     let session = runtime.open(given().input("day", "2026")).await.unwrap();

@@ -20,6 +20,8 @@ use super::*;
 use crate::fake::{FakeCommand, FakeExecutor, ended, exited};
 use crate::{Toolbox, approver_fn};
 
+mod approval;
+
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 
 /// Three skills on the disk: one with everything, one with nothing, and one whose instructions cannot be read.
@@ -106,6 +108,10 @@ impl Bed {
         }
         text
     }
+}
+
+fn call(tool: &str, input: Value) -> ToolCall {
+    ToolCall::new("toolu_1", tool, &input)
 }
 
 fn names(set: &[PinnedSkill]) -> Vec<&str> {
@@ -477,239 +483,5 @@ proptest! {
         let result = runtime.block_on(bed.call(&["pdf"], "skills_read", json!({"path": parts.join("/")})));
         prop_assert!(!result.text().contains("secret"), "{}", result.text());
         prop_assert!(!result.text().contains(&*bed.place.path().to_string_lossy()), "{}", result.text());
-    }
-}
-
-/// A skill that asks for tools, and says these things of its scripts.
-fn careful(execution: &str, sensitive: bool) -> (TempDir, SessionSkills) {
-    let place = tempfile::tempdir().unwrap();
-    let root = fs::canonicalize(place.path()).unwrap();
-    for name in ["deploy", "other"] {
-        fs::create_dir_all(root.join(name).join("scripts")).unwrap();
-        fs::write(root.join(name).join("scripts/run.sh"), "true\n").unwrap();
-        let tools = "allowed-tools: Bash(git:*) skills_run_script(scripts/run.sh) Read";
-        let tools = if name == "deploy" { tools } else { "license: MIT" };
-        let text = format!("---\nname: {name}\ndescription: About {name}.\n{tools}\n---\nText.\n");
-        fs::write(root.join(name).join("SKILL.md"), text).unwrap();
-    }
-    let manifest = format!(
-        "manifest_version: \"1.0\"\nskill_version: 1.0.0\nsensitive: {sensitive}\nexecution: {{{execution}}}\n"
-    );
-    fs::write(root.join("deploy/skill.manifest.yaml"), manifest).unwrap();
-    let skills = ["deploy", "other"].map(|name| {
-        let skill = Skill::load(root.join(name), Mode::Strict).unwrap();
-        assert_eq!(skill.manifest().is_some(), name == "deploy", "{:?}", skill.diagnostics());
-        Arc::new(SessionSkill::of(Arc::new(skill)))
-    });
-    let locations =
-        Locations::mapped(move |host| Some(Path::new("/mnt/skills").join(host.strip_prefix(&root).ok()?)));
-    (place, SessionSkills::new(skills, locations))
-}
-
-fn pins(skills: &SessionSkills, names: &[&str]) -> Vec<PinnedSkill> {
-    names.iter().map(|name| skills.get(name).unwrap().pin().unwrap()).collect()
-}
-
-fn call(tool: &str, input: Value) -> ToolCall {
-    ToolCall::new("toolu_1", tool, &input)
-}
-
-/// Whether a call runs without a question, where the approver would ask for it.
-async fn runs(tools: SkillTools, active: &[&str], call: &ToolCall) -> bool {
-    let ask = approver_fn(|_| async { Authorization::Ask { reason: "ask".to_owned() } });
-    let standing = Standing::with_active(pins(&tools.skills, active));
-    let toolbox = Toolbox::builder().executor(Arc::new(FakeExecutor::new())).approver(ask).skills(tools);
-    toolbox.build().unwrap().authorize(call, &standing).await == Authorization::Allow
-}
-
-#[tokio::test]
-async fn what_an_active_skill_asks_for_is_allowed_where_the_host_says_so() {
-    let (_place, skills) = careful("idempotent: true", false);
-    let honouring = || SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
-    let git = call("bash_tool", json!({"command": "git status", "description": "x"}));
-    let view = call("view", json!({"path": "/etc/hosts"}));
-    let script = |skill: Value| call("skills_run_script", json!({"path": "scripts/run.sh", "skill": skill}));
-    for allowed in [&git, &view, &script(json!("deploy")), &script(Value::Null)] {
-        assert!(runs(honouring(), &["other", "deploy"], allowed).await, "{allowed:?}");
-        // Not by default, and not by a skill that is not active.
-        assert!(!runs(SkillTools::new(skills.clone()), &["other", "deploy"], allowed).await, "{allowed:?}");
-        assert!(!runs(honouring(), &["other"], allowed).await, "{allowed:?}");
-    }
-    for asked in [
-        &call("bash_tool", json!({"command": "git status; rm -rf /", "description": "x"})),
-        &call("bash_tool", json!({"command": "rm -rf /", "description": "x"})),
-        &call("create_file", json!({"path": "a", "file_text": "", "description": "x"})),
-        // It does not speak for another skill's scripts.
-        &script(json!("other")),
-    ] {
-        assert!(!runs(honouring(), &["other", "deploy"], asked).await, "{asked:?}");
-    }
-    let (_place, sensitive) = careful("idempotent: true", true);
-    let tools = SkillTools::new(sensitive).allowed_tools(AllowedToolsPolicy::Honour);
-    assert!(!runs(tools, &["deploy"], &git).await, "a sensitive skill approves nothing");
-}
-
-#[tokio::test]
-async fn what_an_approver_denies_is_denied() {
-    let (_place, skills) = careful("idempotent: true", false);
-    let standing = Standing::with_active(pins(&skills, &["deploy"]));
-    let tools = SkillTools::new(skills).allowed_tools(AllowedToolsPolicy::Honour);
-    let toolbox = Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(tools);
-    let toolbox = toolbox.approver(crate::DenyAll { reason: "no".to_owned() }).build().unwrap();
-    let git = call("bash_tool", json!({"command": "git status", "description": "x"}));
-    assert_eq!(toolbox.authorize(&git, &standing).await, Authorization::Deny { reason: "no".to_owned() });
-}
-
-#[tokio::test]
-async fn a_script_that_destroys_or_wants_answers_is_asked_for_where_somebody_can_be_asked() {
-    for (execution, asks) in
-        [("destructive: true", true), ("interactive: true", true), ("idempotent: true", false)]
-    {
-        let (_place, skills) = careful(execution, false);
-        let standing = Standing::with_active(pins(&skills, &["deploy"]));
-        let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
-        let builder = || {
-            Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(SkillTools::new(skills.clone()))
-        };
-        let allowing = builder().approver(approver_fn(|_| async { Authorization::Allow })).build().unwrap();
-        let authorization = allowing.authorize(&script, &standing).await;
-        assert_eq!(
-            matches!(&authorization, Authorization::Ask { reason } if reason.contains("`deploy`")),
-            asks
-        );
-        // Nobody is there.
-        assert_eq!(builder().build().unwrap().authorize(&script, &standing).await, Authorization::Allow);
-    }
-}
-
-#[tokio::test]
-async fn what_a_manifest_says_of_scripts_is_in_force() {
-    let check = |execution: &'static str, named: bool, access, idempotent| {
-        let (_place, skills) = careful(execution, false);
-        let toolbox =
-            Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(SkillTools::new(skills));
-        let skill = if named { json!("deploy") } else { Value::Null };
-        let script = call("skills_run_script", json!({"path": "scripts/run.sh", "skill": skill}));
-        assert_eq!(
-            toolbox.build().unwrap().traits(&script),
-            CallTraits { access, idempotent },
-            "{execution}"
-        );
-    };
-    check("destructive: false, idempotent: true", true, Access::Shared, true);
-    check("destructive: false, idempotent: false", true, Access::Shared, false);
-    // Not said is not harmless.
-    check("idempotent: true", true, Access::Exclusive, true);
-    check("destructive: null", true, Access::Exclusive, false);
-    check("destructive: true, idempotent: true", true, Access::Exclusive, true);
-    // Which skill it is depends on what is active by then.
-    check("destructive: false, idempotent: true", false, Access::Exclusive, false);
-
-    let (_place, skills) = careful("network: true, timeout: 2, destructive: true, interactive: true", false);
-    let tools = SkillTools::new(skills.clone()).network(NetworkPolicy::None);
-    let standing = Standing::with_active(pins(&skills, &["deploy"]));
-    let toolbox =
-        Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(tools.clone()).build().unwrap();
-    let receipt =
-        toolbox.run(&call("skills_load", json!({"names": ["deploy"]})), CallContext::default()).await;
-    let receipt: Value = serde_json::from_str(&receipt.text()).unwrap();
-    insta::assert_snapshot!(serde_json::to_string_pretty(&receipt["findings"]).unwrap());
-    let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
-    let request = SkillRequest::parse(SkillTool::RunScript, &script.input_value(), &tools).unwrap();
-    assert_eq!(tools.time_for(&request, &standing), Some(Duration::from_secs(2)));
-    let shorter = tools.longest_script(Duration::from_secs(1));
-    assert_eq!(shorter.time_for(&request, &standing), Some(Duration::from_secs(1)));
-}
-
-/// A toolbox whose approver allows everything, and can ask.
-fn allowing(tools: SkillTools) -> Toolbox {
-    let allow = approver_fn(|_| async { Authorization::Allow });
-    let script = "/mnt/skills/deploy/scripts/run.sh";
-    let executor = FakeExecutor::new().with_command(script, FakeCommand::Ends(exited(0, "ran")));
-    Toolbox::builder().executor(Arc::new(executor)).approver(allow).skills(tools).build().unwrap()
-}
-
-fn run_of(skill: Value) -> ToolCall {
-    call("skills_run_script", json!({"path": "scripts/run.sh", "skill": skill}))
-}
-
-#[tokio::test]
-async fn a_script_is_judged_by_its_skill_before_that_is_loaded() {
-    let (_place, skills) = careful("destructive: true", false);
-    let toolbox = allowing(SkillTools::new(skills.clone()));
-    let asks = async |call: &ToolCall, active: &[&str]| {
-        let standing = Standing::with_active(pins(&skills, active));
-        matches!(toolbox.authorize(call, &standing).await, Authorization::Ask { .. })
-    };
-    // An earlier call of the same answer may load it.
-    assert!(asks(&run_of(json!("deploy")), &[]).await);
-    assert!(asks(&run_of(json!("deploy")), &["other"]).await);
-    assert!(asks(&run_of(Value::Null), &[]).await);
-    assert!(!asks(&run_of(json!("other")), &[]).await);
-    assert!(!asks(&run_of(Value::Null), &["other"]).await);
-    let honouring = SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
-    assert!(runs(honouring.clone(), &["deploy"], &run_of(json!("deploy"))).await);
-    // What `deploy` asks for does not speak of what may be loaded by then.
-    assert!(!runs(honouring, &["deploy"], &run_of(json!("other"))).await);
-}
-
-#[tokio::test]
-async fn a_script_of_a_skill_loaded_in_the_same_answer_runs_only_by_its_name() {
-    let (_place, skills) = careful("idempotent: true", false);
-    let toolbox = allowing(SkillTools::new(skills.clone()));
-    for (active, skill, is_error) in [
-        (&["other"][..], Value::Null, true),
-        (&["other"], json!("deploy"), false),
-        (&["deploy"], Value::Null, false),
-    ] {
-        let standing = Standing::with_active(pins(&skills, active));
-        let context = CallContext { standing, ..CallContext::default() };
-        let calls = [call("skills_load", json!({"names": ["deploy"]})), run_of(skill)];
-        let results = execute_tool_calls(&toolbox, &calls, context).await;
-        assert_eq!((results[0].is_error, results[1].is_error), (false, is_error), "{}", results[1].text());
-        assert_eq!(results[1].text().contains("name the skill in field `skill`"), is_error);
-    }
-}
-
-/// Whether a call runs without a question, where the approver would ask for it, these skills are active and this was granted.
-async fn is_granted_by(skills: &SessionSkills, active: &[&str], grant: Grant, asked: &ToolCall) -> bool {
-    let standing = Standing::with_active(pins(skills, active)).granting([grant]);
-    let ask = approver_fn(|_| async { Authorization::Ask { reason: "ask".to_owned() } });
-    let tools = SkillTools::new(skills.clone());
-    let toolbox = Toolbox::builder().executor(Arc::new(FakeExecutor::new())).approver(ask).skills(tools);
-    toolbox.build().unwrap().authorize(asked, &standing).await == Authorization::Allow
-}
-
-#[tokio::test]
-async fn what_is_granted_for_a_skill_is_not_granted_for_scripts_of_another() {
-    let (_place, skills) = careful("idempotent: true", false);
-    let [other, deploy] = &pins(&skills, &["other", "deploy"])[..] else { panic!("two") };
-    let check = async |pin: &PinnedSkill, asked: &ToolCall| {
-        let grant = Grant { rule: asked.name.clone(), scope: GrantScope::Skill(pin.clone()) };
-        is_granted_by(&skills, &["other", "deploy"], grant, asked).await
-    };
-    assert!(check(deploy, &run_of(json!("deploy"))).await);
-    assert!(check(deploy, &run_of(Value::Null)).await);
-    assert!(check(other, &run_of(json!("other"))).await);
-    assert!(!check(deploy, &run_of(json!("other"))).await);
-    assert!(!check(other, &run_of(Value::Null)).await);
-    assert!(check(other, &call("view", json!({"path": "/etc/hosts"}))).await);
-}
-
-#[tokio::test]
-async fn a_rule_for_a_path_does_not_speak_of_a_script_that_is_given_variables() {
-    let (_place, skills) = careful("idempotent: true", false);
-    let script = |env: Value| call("skills_run_script", json!({"path": "scripts/run.sh", "env": env}));
-    for (env, expected) in
-        [(Value::Null, true), (json!({}), true), (json!({"BASH_ENV": "/workspace/x"}), false)]
-    {
-        let honouring = SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
-        assert_eq!(runs(honouring, &["deploy"], &script(env.clone())).await, expected, "{env}");
-        let granted = async |rule: &str| {
-            let grant = Grant { rule: rule.to_owned(), scope: GrantScope::Session };
-            is_granted_by(&skills, &["deploy"], grant, &script(env.clone())).await
-        };
-        assert_eq!(granted("skills.run_script(scripts/run.sh)").await, expected, "{env}");
-        assert!(granted("skills_run_script").await, "a rule without a pattern speaks of every call");
     }
 }
