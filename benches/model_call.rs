@@ -193,6 +193,7 @@ async fn call(messages: &Messages) -> Result<usize> {
         tools: [].into(),
         messages: vec![Message::user(vec![Block::text("Hi")]).into()],
         container: None,
+        hosted: [].into(),
     };
     let mut stream = messages.stream(request);
     let mut previews = 0;

@@ -173,6 +173,9 @@ impl Outfit for Workshop {
                 tools: Arc::new(toolbox),
                 redactor: Redactor::default(),
                 executor: Some(executor),
+                outputs: Vec::new(),
+                artifacts: None,
+                uploads: None,
             })
         }
         .boxed()

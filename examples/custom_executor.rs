@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure::{
-    BlockKind, CallOptions, Clock as _, Command, CommandEnd, CommandOutcome, CommandOutput, Config, Deadline,
-    ExecutionContext, Executor, ExecutorSource, Layout, LimitsReached, LineRange, ModelError, ModelErrorKind,
-    Request, Response, Runtime, RuntimeOptions, SandboxError, SandboxErrorKind, SessionEventKind, SessionKey,
-    SessionSpec, SystemClock, TenantId, TurnEvent, Update, View, Written, model_fn, parse_response,
+    ArtifactFolder, BlockKind, CallOptions, Clock as _, Command, CommandEnd, CommandOutcome, CommandOutput,
+    Config, Deadline, ExecutionContext, Executor, ExecutorSource, Layout, LimitsReached, LineRange,
+    ModelError, ModelErrorKind, Request, Response, Runtime, RuntimeOptions, SandboxError, SandboxErrorKind,
+    SessionEventKind, SessionKey, SessionSpec, SystemClock, TenantId, TurnEvent, Update, View, Written,
+    model_fn, parse_response,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -139,7 +140,11 @@ impl ExecutorSource for Memory {
 
 /// Makes the sources, one for each session.
 fn in_memory(_: &SessionKey, _: ExecutionContext) -> Result<Arc<dyn ExecutorSource>, SandboxError> {
-    let layout = Layout { workspace: PathBuf::from("/memory"), read_only: Vec::new() };
+    let layout = Layout {
+        workspace: PathBuf::from("/memory"),
+        read_only: Vec::new(),
+        artifacts: ArtifactFolder::Nowhere,
+    };
     Ok(Arc::new(Memory(InMemory { layout, files: Arc::default() })))
 }
 

@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+pub use conjure_anthropic::hosted;
 pub use conjure_anthropic::{
     Answer, AnswerEvent, AnswerLimits, AnswerStream, Caching, Client, Config, ConfigError, DEFAULT_BASE_URL,
     Messages, ModelPrices, Options, Plaintext, Prices, Profile, Timeouts,

@@ -115,7 +115,21 @@ pub fn create_context<S: Borrow<Skill>>(
     Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor, data })
 }
 
+/// What the folders of a session belong to: they are there for as long as this is.
+#[derive(Debug)]
+pub(crate) struct SessionFolders {
+    _workspace: Workspace,
+    _unpacked: Vec<Skill>,
+    _data: DataFolder,
+}
+
 impl SessionContext {
+    /// The folders alone, for whoever knows what a sandbox is made of.
+    pub(crate) fn into_folders(self) -> SessionFolders {
+        let Self { workspace, _unpacked, data, .. } = self;
+        SessionFolders { _workspace: workspace, _unpacked, _data: data }
+    }
+
     /// What a sandbox for the session is made of.
     ///
     /// It names folders and holds none: a temporary workspace, and the private folders that the skills of packages were

@@ -29,8 +29,8 @@ mod workspace;
 
 // Of this crate.
 pub use config::{
-    ApiProfile, CompactionSettings, Config, ConfigError, Environment, ExecutorKind, PoolSettings, Settings,
-    SkillSettings, VARIABLES, Variable, parse_activation, parse_network, parse_size,
+    ApiProfile, ArtifactSettings, CompactionSettings, Config, ConfigError, Environment, ExecutorKind,
+    PoolSettings, Settings, SkillSettings, VARIABLES, Variable, parse_activation, parse_network, parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
@@ -81,14 +81,15 @@ pub use conjure_conversation::scripted::{
     RecordError, Recorder, Script, ScriptError, ScriptFormat, ScriptedModel,
 };
 pub use conjure_conversation::{
-    Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallTraits, Compaction,
-    CompactionError, CompactionPolicy, Composer, Composition, Conversation, DriveError, Event, EventKind,
-    Ledger, LedgerError, Limit, Limits, LoopError, LoopOptions, LoopOutcome, MemoryLedger, Message, Model,
-    ModelError, ModelErrorKind, ModelEvent, ModelStream, ModelSummarizer, Observer, Post, PostKind, Receipt,
-    Rejection, Request, Response, ResultContent, Rim, Role, SessionEvent, SessionEventKind,
-    SessionStopReason, StopReason, Summarizer, Summary, ToolCall, ToolDefinition, ToolResult, ToolRunner,
-    TurnOptions, TurnOutcome, TurnStop, Usage, conversation_complete, extract_tool_uses, format_tool_results,
-    format_tool_results_message, model_fn, parse_response, run_turn, session_events,
+    Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallEffects, CallTraits,
+    Compaction, CompactionError, CompactionPolicy, Composer, Composition, Conversation, DriveError, Event,
+    EventKind, HostedSkill, HostedSource, Hosting, Ledger, LedgerError, Limit, Limits, LoopError,
+    LoopOptions, LoopOutcome, MemoryLedger, Message, Model, ModelError, ModelErrorKind, ModelEvent,
+    ModelStream, ModelSummarizer, Observer, Post, PostKind, Receipt, Rejection, Request, Response,
+    ResultContent, Rim, Role, SessionEvent, SessionEventKind, SessionStopReason, StopReason, Summarizer,
+    Summary, ToolCall, ToolDefinition, ToolResult, ToolRunner, TurnOptions, TurnOutcome, TurnStop, Usage,
+    conversation_complete, extract_tool_uses, format_tool_results, format_tool_results_message, model_fn,
+    parse_response, run_turn, session_events,
 };
 
 // Sessions that survive.
@@ -114,6 +115,22 @@ pub use conjure_conversation::{
 pub use conjure_journal::SqliteOptions;
 pub use conjure_journal::{JournalError, JournalErrorKind, ListCursor, Owner, SessionKey};
 
+// What sessions are given, and what they produce.
+pub use conjure_actors::artifacts::{ArtifactFailure, Artifacts};
+pub use conjure_artifact::{
+    ArtifactError, ArtifactErrorKind, ArtifactOptions, ArtifactUri, Fetch, FetchFuture, FetchRequest,
+    Fetched, Keep, OutputContent, OutputError, OutputStore, PanicMessage, Produced, Registration, Resolved,
+    ResolvedPlace, Source as ArtifactSource, TurnRecord, UrlCache, UrlFetch, WorkspaceOutputs,
+};
+#[cfg(feature = "fetch")]
+pub use conjure_artifact::{HttpFetch, HttpFetchError};
+pub use conjure_conversation::{
+    Artifact, ArtifactContent, ArtifactName, ArtifactNameError, Completeness, ContentTypeOrigin, FileChange,
+    FileSource, SessionFile,
+};
+#[cfg(feature = "fetch")]
+pub use conjure_egress::{AddressPolicy, Egress, Policy as EgressPolicy};
+
 // What is counted.
 pub use conjure_actors::metrics;
 
@@ -126,11 +143,11 @@ pub use conjure_toolbox::{
 
 // Sandboxes.
 pub use conjure_sandbox::{
-    Boundary, BroughtBack, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput,
-    Connector, ContentStream, DataFolder, ExecutionContext, Executor, Input, Isolation, Jail, Layout,
-    LeftBehind, LimitsReached, LineRange, Listing, Local, MissingController, NetworkPolicy, PrivateWorkspace,
-    ProcessLimits, Provided, Provision, Sandbox, SandboxError, SandboxErrorKind, SharedFolder, Sharing,
-    Shelf, View, Written,
+    ArtifactFolder, Boundary, BroughtBack, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome,
+    CommandOutput, Connector, ContentStream, DataFolder, ExecutionContext, Executor, Input, Isolation, Jail,
+    Layout, LeftBehind, LimitsReached, LineRange, Listing, Local, MissingController, NetworkPolicy,
+    PrivateWorkspace, ProcessLimits, Provided, Provision, Sandbox, SandboxError, SandboxErrorKind,
+    SharedFolder, Sharing, Shelf, View, Written,
 };
 #[cfg(feature = "docker")]
 pub use conjure_sandbox::{

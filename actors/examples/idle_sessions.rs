@@ -54,6 +54,9 @@ impl Outfit for Parts {
             tools: Arc::new(NoTools),
             redactor: Redactor::default(),
             executor: None,
+            outputs: Vec::new(),
+            artifacts: None,
+            uploads: None,
         };
         std::future::ready(Ok(parts)).boxed()
     }

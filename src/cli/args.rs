@@ -6,9 +6,11 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
-use conjure::{NetworkPolicy, VARIABLES, parse_network};
+use conjure::{HostedSkill, NetworkPolicy, VARIABLES, parse_network};
 
 use crate::cli::approvals::RulesArgs;
+#[cfg(feature = "anthropic")]
+use crate::cli::hosted_args::{PushArgs, RemoteCommand};
 use crate::cli::session_args::{Place, SessionsArgs};
 
 const EXAMPLES: &str = "\
@@ -108,6 +110,17 @@ pub(crate) struct RunArgs {
     /// A file that the model gets in its workspace, as a copy; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,
+    /// A file or a URL that the model finds as `file://NAME`, for reading; may be repeated. Without `NAME=` it has the file's name. A URL is
+    /// fetched when it is first used.
+    #[arg(long, value_name = "[NAME=]PATH|URL", value_parser = attachment)]
+    pub(crate) attach: Vec<Attachment>,
+    /// A folder that gets copies of the files that the run produces. What is there already is not overwritten.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Skills that the model's service runs, in containers of its own: its own ones by name (`xlsx,pptx`), uploaded ones by id, each with
+    /// `@VERSION` where it is not to be the newest. Nothing runs here then, unless `--sandbox`, `--skills` or `--workspace` ask for it.
+    #[arg(long, value_name = "SKILL,...", value_delimiter = ',', value_parser = hosted)]
+    pub(crate) hosted: Vec<HostedSkill>,
     /// Where tools run: `jail` (the default), `docker`, or `local`, a plain child process that isolates nothing.
     #[arg(long, value_name = "KIND")]
     pub(crate) sandbox: Option<String>,
@@ -201,6 +214,15 @@ pub(crate) enum SkillsCommand {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Bring the model's service in step with a folder of skills: upload what is new or has changed, and nothing else.
+    #[cfg(feature = "anthropic")]
+    Push(PushArgs),
+    /// List and delete skills that the model's service keeps.
+    #[cfg(feature = "anthropic")]
+    Remote {
+        #[command(subcommand)]
+        command: RemoteCommand,
+    },
     /// Show everything about one skill.
     Inspect {
         /// A skill's folder, its SKILL.md, or a .skill package.
@@ -268,6 +290,69 @@ pub(crate) fn given(text: &str) -> Result<Given, String> {
     match text.split_once('=') {
         Some((name, text)) if !name.is_empty() => Ok(Given { name: name.to_owned(), text: text.to_owned() }),
         _ => Err("an input is NAME=VALUE".to_owned()),
+    }
+}
+
+/// A file or a URL that a session is given, and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attachment {
+    pub(crate) name: String,
+    pub(crate) place: String,
+}
+
+impl Attachment {
+    /// Whether it is a URL, and no path.
+    pub(crate) fn is_url(&self) -> bool {
+        is_url(&self.place)
+    }
+}
+
+fn is_url(place: &str) -> bool {
+    let scheme = place.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    matches!(scheme.as_deref(), Some("http" | "https"))
+}
+
+/// A hosted skill: `ID` or `ID@VERSION`.
+fn hosted(text: &str) -> Result<HostedSkill, String> {
+    let (id, version) = match text.split_once('@') {
+        Some((id, version)) => (id.trim(), Some(version.trim())),
+        None => (text.trim(), None),
+    };
+    let is_word = |text: &str| {
+        !text.is_empty()
+            && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+    };
+    if !is_word(id) || !version.is_none_or(is_word) {
+        return Err(
+            "a hosted skill is `ID` or `ID@VERSION`, such as `xlsx` or `skill_01AbCdEf@latest`".to_owned()
+        );
+    }
+    let skill = if id.starts_with("skill_") { HostedSkill::custom(id) } else { HostedSkill::anthropic(id) };
+    Ok(match version {
+        Some(version) => skill.version(version),
+        None => skill,
+    })
+}
+
+fn attachment(text: &str) -> Result<Attachment, String> {
+    if let Some((name, place)) = text.split_once('=')
+        && !name.is_empty()
+        && !name.contains('/')
+    {
+        if place.is_empty() {
+            return Err("behind `NAME=` stands a path or a URL".to_owned());
+        }
+        return Ok(Attachment { name: name.to_owned(), place: place.to_owned() });
+    }
+    let last = if is_url(text) {
+        let path = text.split(['?', '#']).next().unwrap_or_default();
+        path.splitn(4, '/').nth(3).and_then(|path| path.rsplit('/').next())
+    } else {
+        std::path::Path::new(text).file_name().and_then(std::ffi::OsStr::to_str)
+    };
+    match last.filter(|name| !name.is_empty()) {
+        Some(name) => Ok(Attachment { name: name.to_owned(), place: text.to_owned() }),
+        None => Err("it has no name by itself: write `NAME=PATH` or `NAME=URL`".to_owned()),
     }
 }
 
@@ -395,4 +480,41 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| {
             "a number of seconds more than 0 and up to a year is needed, such as `30` or `0.5`".to_owned()
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosted_skills_are_the_services_own_or_uploaded_ones() {
+        assert_eq!(hosted("xlsx").unwrap(), HostedSkill::anthropic("xlsx"));
+        assert_eq!(hosted(" pptx ").unwrap(), HostedSkill::anthropic("pptx"));
+        assert_eq!(hosted("skill_01@17").unwrap(), HostedSkill::custom("skill_01").version("17"));
+        for text in ["", "@1", "a@", "a b", "a/b", "a@b@c", "{}"] {
+            assert!(hosted(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn attachments_have_the_name_that_was_given_or_that_of_the_file() {
+        for (text, expected) in [
+            ("sales=data/sales.csv", Some(("sales", "data/sales.csv"))),
+            ("data/sales.csv", Some(("sales.csv", "data/sales.csv"))),
+            ("data/a=b.csv", Some(("a=b.csv", "data/a=b.csv"))),
+            ("https://a.example/data/x.json?a=b#c", Some(("x.json", "https://a.example/data/x.json?a=b#c"))),
+            ("api=https://a.example/?a=b", Some(("api", "https://a.example/?a=b"))),
+            ("https://a.example", None),
+            ("https://a.example/", None),
+            ("..", None),
+            ("name=", None),
+            ("", None),
+        ] {
+            let parsed = attachment(text).ok();
+            let parsed = parsed.as_ref().map(|parsed| (parsed.name.as_str(), parsed.place.as_str()));
+            assert_eq!(parsed, expected, "{text}");
+        }
+        assert!(attachment("api=HTTPS://a.example/x").unwrap().is_url());
+        assert!(!attachment("x=https:/a").unwrap().is_url());
+    }
 }

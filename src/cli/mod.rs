@@ -9,10 +9,14 @@ mod doctor;
 mod exit;
 mod failure;
 mod host;
+#[cfg(feature = "anthropic")]
+mod hosted_args;
 #[cfg(feature = "docker")]
 mod image;
 mod log;
 mod run;
+#[cfg(feature = "anthropic")]
+mod service;
 mod session_args;
 mod sessions;
 mod signals;
@@ -81,7 +85,9 @@ fn start(args: Args, environment: &Environment, terminal: &Arc<Terminal>) -> Res
                 sessions::sessions(args.command, config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::never_stuck(sessions))
         }
-        Subcommand::Skills(args) => in_runtime(skills::skills(args.command, config?, Arc::clone(terminal))),
+        Subcommand::Skills(args) => {
+            in_runtime(skills::skills(args.command, config?, environment.clone(), Arc::clone(terminal)))
+        }
         // It reports a broken configuration like everything else that is broken.
         Subcommand::Doctor(args) => in_runtime(doctor::doctor(&args, config, environment, terminal)),
     }

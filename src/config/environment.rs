@@ -83,6 +83,10 @@ const MODEL_TIMEOUT: Variable = variable(
     "CONJURE_MODEL_TIMEOUT",
     "How long one model call may take, its retries included, in seconds: `600`.",
 );
+const ARTIFACTS: Variable = variable(
+    "CONJURE_ARTIFACTS",
+    "What sessions may be given: `on` (the default), `files` without URLs that are fetched, or `off`.",
+);
 const LOG: Variable = variable(
     "CONJURE_LOG",
     "What the command logs to standard error, as a filter: `info`, `conjure_sandbox=debug`. Off by default.",
@@ -124,6 +128,7 @@ pub const VARIABLES: &[Variable] = &[
     PROFILE,
     MAX_TOKENS,
     MODEL_TIMEOUT,
+    ARTIFACTS,
     LOG,
     HOME,
     NO_COLOR,
@@ -300,6 +305,7 @@ impl Environment {
             profile: self.parse(PROFILE, |text| text.parse::<ApiProfile>())?,
             max_tokens: self.parse(MAX_TOKENS, whole_number)?,
             model_timeout: self.parse(MODEL_TIMEOUT, seconds)?,
+            artifacts: self.parse(ARTIFACTS, super::artifacts::parse_word)?,
             // A matter of hosts that stay, which have a file.
             pool: None,
             compaction: None,

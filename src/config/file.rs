@@ -6,6 +6,7 @@ use conjure_skill::nearest;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::config::artifacts;
 use crate::config::compaction;
 use crate::config::error::ConfigError;
 use crate::config::pool;
@@ -41,6 +42,7 @@ const KEYS: &[&str] = &[
     "pool",
     "compaction",
     "skills",
+    "artifacts",
 ];
 
 #[derive(Deserialize)]
@@ -68,6 +70,7 @@ struct File {
     pool: Option<Table>,
     compaction: Option<Table>,
     skills: Option<Table>,
+    artifacts: Option<Table>,
 }
 
 #[derive(Deserialize)]
@@ -175,6 +178,12 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .transpose()
             .map_err(in_key("compaction"))?,
         skills: file.skills.as_ref().map(skills::parse).transpose().map_err(in_key("skills"))?,
+        artifacts: file
+            .artifacts
+            .as_ref()
+            .map(|table| artifacts::parse(table, folder))
+            .transpose()
+            .map_err(in_key("artifacts"))?,
     })
 }
 

@@ -7,6 +7,7 @@
 //! Owns no state: a configuration is a value. But for the container engine: what is found of it is shared by a configuration's
 //! clones, as a host's sessions must. Nothing here is global, and only [`Environment::of_process`] looks at the process.
 
+mod artifacts;
 mod compaction;
 #[cfg(feature = "docker")]
 mod engine;
@@ -19,6 +20,7 @@ mod sandbox;
 mod settings;
 mod skills;
 
+pub use artifacts::ArtifactSettings;
 pub use compaction::CompactionSettings;
 pub use environment::{Environment, VARIABLES, Variable};
 pub use error::ConfigError;

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use conjure_artifact::ArtifactOptions;
 use conjure_conversation::CompactionPolicy;
 use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
 use conjure_skill::Scope;
 
+use crate::config::artifacts::ArtifactSettings;
 use crate::config::compaction::CompactionSettings;
 #[cfg(feature = "docker")]
 use crate::config::engine::SharedEngine;
@@ -99,6 +101,8 @@ pub struct Settings {
     pub compaction: Option<CompactionSettings>,
     /// How sessions use their skills; each of its settings is laid over the lower layer's.
     pub skills: Option<SkillSettings>,
+    /// What sessions may be given; each of its settings is laid over the lower layer's.
+    pub artifacts: Option<ArtifactSettings>,
 }
 
 impl Settings {
@@ -138,6 +142,10 @@ impl Settings {
                 (one, other) => one.or(other),
             },
             skills: match (self.skills, lower.skills) {
+                (Some(upper), Some(lower)) => Some(upper.over(lower)),
+                (one, other) => one.or(other),
+            },
+            artifacts: match (self.artifacts, lower.artifacts) {
                 (Some(upper), Some(lower)) => Some(upper.over(lower)),
                 (one, other) => one.or(other),
             },
@@ -275,6 +283,11 @@ impl Config {
         compaction.check().map_err(|reason| ConfigError::Setting { key: "compaction", reason })?;
         if let Some(skills) = &settings.skills {
             skills.check().map_err(|reason| ConfigError::Setting { key: "skills", reason })?;
+        }
+        if let Some(artifacts) = &settings.artifacts {
+            artifacts
+                .check(home.as_deref())
+                .map_err(|reason| ConfigError::Setting { key: "artifacts", reason })?;
         }
         within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
@@ -448,6 +461,12 @@ impl Config {
     #[must_use]
     pub fn skills(&self) -> SkillSettings {
         self.settings.skills.clone().unwrap_or_default()
+    }
+
+    /// What sessions may be given, and what a fetch may cost; none where they have no artifacts.
+    #[must_use]
+    pub fn artifacts(&self) -> Option<ArtifactOptions> {
+        self.settings.artifacts.clone().unwrap_or_default().options(self.home.as_deref())
     }
 
     /// How long one model call may take, its retries included, where that was configured.

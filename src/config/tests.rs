@@ -320,3 +320,45 @@ fn a_limit_that_was_asked_for_is_demanded_and_no_layer_lowers_a_floor() {
     assert_eq!(session.limits().millicpus(), 500);
     assert_eq!(*Config::default().floor(), Isolation::NONE);
 }
+
+#[test]
+fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_switch() {
+    use conjure_artifact::{ArtifactOptions, UrlCache, UrlFetch};
+
+    assert_eq!(Config::default().artifacts(), Some(ArtifactOptions::default()));
+    let text = "[artifacts]\nallowed_dirs = [\"uploads\", \"/workspace\"]\nmax_file_size = \"1g\"\nurl_timeout = 5\n\
+                url_max_size = 1024\nblocked_hosts = [\"a.example\"]\nallowed_schemes = [\"https\", \"http\"]\n\
+                cache_ttl = 60\nsession_ttl = 120\n";
+    let code = ArtifactSettings { url_max_size: Some(9), ..ArtifactSettings::default() };
+    let config = layered(Settings { artifacts: Some(code), ..Settings::default() }, &[], text).unwrap();
+    let options = config.artifacts().unwrap();
+    let folders = options.allowed_dirs.unwrap();
+    assert!(folders[0].is_absolute() && folders[0].ends_with("uploads"), "{folders:?}");
+    assert_eq!((options.max_file_size, options.url_max_size), (1 << 30, 9));
+    assert_eq!(options.cache, UrlCache::For(Duration::from_secs(60)));
+    assert_eq!(options.session_ttl, Some(Duration::from_secs(120)));
+    for (word, expected) in [("on", Some(UrlFetch::On)), ("files", Some(UrlFetch::Off)), ("off", None)] {
+        let config = layered(Settings::default(), &[("CONJURE_ARTIFACTS", word)], text).unwrap();
+        assert_eq!(config.artifacts().map(|options| options.url_fetch), expected, "{word}");
+    }
+    assert_eq!(
+        layered(Settings::default(), &[], "[artifacts]\nenabled = false\n").unwrap().artifacts(),
+        None
+    );
+    let off = layered(Settings::default(), &[], "[artifacts]\ncache_fetched_urls = false\n").unwrap();
+    assert_eq!(off.artifacts().unwrap().cache, UrlCache::Off);
+    for (text, expected) in [
+        ("enable = false", "there is no `enable`, did you mean `enabled`?"),
+        ("enabled = 1", "`enabled`: `true` or `false` is needed, not a integer"),
+        ("max_file_size = -1", "`max_file_size`: -1 is less than 0"),
+        ("url_timeout = 0", "`url_timeout`"),
+        ("blocked_hosts = \"a\"", "`blocked_hosts`: a list of texts is needed, not a string"),
+        ("allowed_dirs = [1]", "`allowed_dirs`: a list of texts is needed, not a integer"),
+    ] {
+        let (message, _) = hint_of(&format!("[artifacts]\n{text}"));
+        assert!(message.contains("`artifacts`") && message.contains(expected), "{text}: {message}");
+    }
+    let ftp = "[artifacts]\nallowed_schemes = [\"ftp\"]\n";
+    let refused = layered(Settings::default(), &[], ftp).unwrap_err().to_string();
+    assert!(refused.contains("`ftp` cannot be fetched"), "{refused}");
+}

@@ -12,6 +12,7 @@ use std::time::Duration;
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
 use conjure_journal::{JournalError, SessionKey};
 
+use super::artifacts::remove_kept;
 use super::error::RuntimeError;
 use super::home::{Home, TenantHome};
 use super::outfit::blocking;
@@ -89,6 +90,7 @@ async fn complete_session(
 async fn remove_workspace(home: &Arc<TenantHome>, session: SessionId) -> Result<(), RuntimeError> {
     let home = Arc::clone(home);
     blocking("the removal of a workspace", move || {
+        remove_kept(&home, session)?;
         let removed = home.data.remove_workspace(&session.to_string());
         removed.map(drop).map_err(|error| RuntimeError::Sandbox(error.into()))
     })

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use conjure_actors::artifacts::ArtifactFailure;
 use conjure_actors::registry::RegistryError;
 use conjure_actors::session::SessionError;
 use conjure_actors::supervision::ShutdownError;
@@ -147,6 +148,18 @@ pub enum RuntimeError {
         "the instructions of skills cannot be delivered in results while the model's service compacts histories: it would drop them"
     )]
     Delivery,
+    /// The model's service runs no skills.
+    #[error("the model `{model}` runs no hosted skills")]
+    NotHosting {
+        /// The model.
+        model: String,
+    },
+    /// The service takes no request with these hosted skills.
+    #[error("the hosted skills cannot be asked for: {reason}")]
+    Hosted {
+        /// Why.
+        reason: String,
+    },
     /// There is no sandbox of this name.
     #[error("there is no sandbox `{name}`")]
     UnknownExecutor {
@@ -194,6 +207,20 @@ pub enum RuntimeError {
     /// It did not stop in time, and was ended.
     #[error(transparent)]
     Shutdown(#[from] ShutdownError),
+    /// The session was not given an artifact.
+    #[error("the artifact `{name}` was not registered: {failure}")]
+    Artifact {
+        /// Its name, as it was given.
+        name: String,
+        /// Why.
+        failure: ArtifactFailure,
+    },
+    /// URLs cannot be fetched so.
+    #[error("URLs cannot be fetched: {reason}")]
+    Fetch {
+        /// Why.
+        reason: String,
+    },
     /// Another failure of the tree.
     #[error(transparent)]
     Tree(conjure_actors::runtime::RuntimeError),
@@ -239,6 +266,9 @@ impl RuntimeError {
                  `service_threshold`"
                     .to_owned()
             }
+            Self::NotHosting { .. } => {
+                "name a model of a service that runs them (`RuntimeOptions::anthropic`), or take skills of a catalog".to_owned()
+            }
             Self::NoJournal { .. } => {
                 "build it with the feature `sqlite`, or keep sessions in memory by `RuntimeOptions::ephemeral`".to_owned()
             }
@@ -267,6 +297,7 @@ impl RuntimeError {
         match self {
             Self::Session(error) => error.is_retryable(),
             Self::Quota(exceeded) => exceeded.is_retryable(),
+            Self::Artifact { failure, .. } => failure.error().is_retryable(),
             Self::BeingDeleted { .. } => true,
             Self::Journal(error) => error.is_retryable(),
             Self::JournalAway { .. } | Self::Busy { .. } => true,

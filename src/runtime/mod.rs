@@ -12,12 +12,14 @@ mod spec;
 mod disk;
 mod gate;
 mod home;
+mod hosted;
 mod hosts;
 mod marks;
 mod pins;
 mod storage;
 mod temporary;
 
+mod artifacts;
 mod gist;
 mod given;
 mod inputs;

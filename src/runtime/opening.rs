@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::runtime as tree;
-use conjure_actors::session::Session;
+use conjure_actors::session::{Session, SessionError};
+use conjure_artifact::Source;
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Activation, Delivery, Limits, PinnedSkill, Profile, Withheld};
 use conjure_journal::SessionKey;
@@ -18,10 +19,14 @@ use super::deleting::{Kept, Only};
 use super::error::RuntimeError;
 use super::handle::Runtime;
 use super::home::TenantHome;
+use super::hosted;
 use super::inputs::divide;
 use super::outfit::blocking;
 use super::skills::choose;
 use super::spec::SessionSpec;
+
+/// How long it may take to take in what a session is opened with.
+const TAKING_IN: Duration = Duration::from_secs(600);
 
 /// How long others who remove skills may take.
 const WAITING: Duration = Duration::from_secs(30);
@@ -35,6 +40,7 @@ impl Runtime {
     /// # Errors
     /// When something that it names is not there, or it cannot be recorded or started. Nothing is left of it then.
     pub async fn open(&self, spec: SessionSpec) -> Result<Session, RuntimeError> {
+        let spec = hosted::with_defaults(spec);
         let skills = choose(self.registry(), &spec.tenant, spec.catalog.as_deref(), &spec.skills)?;
         let id = SessionId::random().map_err(|error| RuntimeError::broke_off("making an id", &error))?;
         let key = SessionKey::new(spec.tenant.clone(), id);
@@ -67,6 +73,7 @@ impl Runtime {
             skills: Vec::new(),
             activation: spec.activation.or(chosen.activation).unwrap_or(Activation::Load),
             delivery,
+            hosted: spec.hosted,
             limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
             model: Some(outfitter.model_name(&spec.tenant, spec.model.as_deref())?),
             executor: Some(spec.executor.unwrap_or_else(|| outfitter.default_sandbox().to_owned())),
@@ -93,7 +100,10 @@ impl Runtime {
         let opened = match kept {
             Ok(()) => {
                 let made = tree::SessionSpec::new(spec.tenant).history(spec.history);
-                self.record(key, Profile { skills: pinned.clone(), ..profile }, made).await
+                match self.record(key, Profile { skills: pinned.clone(), ..profile }, made).await {
+                    Ok(session) => give_all(session, spec.artifacts).await,
+                    failed => failed,
+                }
             }
             Err(error) => Err(error),
         };
@@ -131,6 +141,18 @@ impl Runtime {
         }
         Limits { model_calls: self.inner.outfitter.config().max_iterations(), ..Limits::default() }
     }
+}
+
+/// Gives a session what it is opened with.
+async fn give_all(session: Session, artifacts: Vec<(String, Source)>) -> Result<Session, RuntimeError> {
+    let handle = session.clone().with_deadline(SystemClock.deadline(TAKING_IN)).artifacts();
+    for (name, source) in artifacts {
+        handle.register(&name, source).await.map_err(|error| match error {
+            SessionError::Artifact(failure) => RuntimeError::Artifact { name, failure },
+            other => other.into(),
+        })?;
+    }
+    Ok(session)
 }
 
 /// Keeps the skills as they are now; those that were kept before it failed, too.

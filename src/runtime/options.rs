@@ -10,6 +10,7 @@ use conjure_actors::admission::Gate;
 use conjure_actors::metrics::MeterOptions;
 use conjure_actors::registry::RegistryOptions;
 use conjure_actors::session::SessionOptions;
+use conjure_artifact::Fetch;
 use conjure_base::{Clock, SystemClock, TenantId};
 use conjure_conversation::{Compaction, Model};
 #[cfg(feature = "sqlite")]
@@ -44,6 +45,8 @@ pub struct RuntimeOptions {
     pub(crate) models: Models,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) approver: Arc<dyn Approver>,
+    /// Instead of the guarded fetch.
+    pub(crate) fetch: Option<Arc<dyn Fetch>>,
     /// Instead of that of the configuration.
     pub(crate) compaction: Option<Compaction>,
     pub(crate) owner: Option<String>,
@@ -85,6 +88,7 @@ impl From<Config> for RuntimeOptions {
             models: Models::default(),
             tools: Vec::new(),
             approver: Arc::new(AllowAll),
+            fetch: None,
             compaction: None,
             owner: None,
             own: BTreeMap::new(),
@@ -170,6 +174,15 @@ impl RuntimeOptions {
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
+        self
+    }
+
+    /// With URLs of artifacts fetched so, and not by the guarded fetch under `[artifacts]` of the configuration: by a way out of the host's
+    /// own, such as a [`HttpFetch`](crate::HttpFetch) that may dial a private address. It sees to it by itself that nothing that one tenant
+    /// has fetched is another's.
+    #[must_use]
+    pub fn fetch(mut self, fetch: impl Fetch + 'static) -> Self {
+        self.fetch = Some(Arc::new(fetch));
         self
     }
 
@@ -285,12 +298,20 @@ impl RuntimeOptions {
         self
     }
 
-    /// Treats sessions so: how long they stay live, how long a lease lasts, and others.
+    /// Treats sessions so: how long they stay live, what becomes of a sandbox that no call uses, how long a lease lasts, and others.
     ///
     /// ```
+    /// use std::time::Duration;
+    ///
     /// # use conjure::{Config, RuntimeOptions};
-    /// let options = RuntimeOptions::from(Config::default())
-    ///     .sessions(|sessions| sessions.idle_after = std::time::Duration::from_secs(60));
+    /// let options = RuntimeOptions::from(Config::default()).sessions(|sessions| {
+    ///     // What runs in the background stands still until the next call.
+    ///     sessions.executors.pause_after = Some(Duration::from_secs(30));
+    ///     // The sandbox ends, its workspace stays; the next call has another made.
+    ///     sessions.executors.unused_after = Some(Duration::from_secs(600));
+    ///     // The session is put away; the next message revives it.
+    ///     sessions.idle_after = Duration::from_secs(3600);
+    /// });
     /// # let _ = options;
     /// ```
     #[must_use]

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use conjure_actors::artifacts::ArtifactParts;
 use conjure_actors::executors::ExecutorSource;
 use conjure_actors::pool::PoolStats;
 use conjure_actors::session::{Fitting, Outfit, SessionParts};
 use conjure_actors::supervision::Failure;
+use conjure_artifact::{OutputStore, Uploads, WorkspaceOutputs};
 use conjure_base::{Redactor, TenantId};
 use conjure_conversation::{Activation, Model, Profile, ToolDefinition};
 use conjure_journal::SessionKey;
@@ -19,12 +21,16 @@ use conjure_prompt::{
 };
 use conjure_sandbox::{Executor, PrivateWorkspace};
 use conjure_skill::{Inputs, Skill};
-use conjure_toolbox::{Approver, Caller, SkillTools, Tool, Toolbox, ToolboxBuilder, ToolboxError};
+use conjure_toolbox::{
+    Approver, ArtifactTools, Caller, SkillTools, Tool, Toolbox, ToolboxBuilder, ToolboxError,
+};
 use futures_util::future::BoxFuture;
 
+use super::artifacts::{ArtifactDesk, remove_kept};
 use super::error::RuntimeError;
 use super::given::{Complete, Given};
 use super::home::{Home, TenantHome};
+use super::hosted::{self, HostedFiles};
 use super::hosts::Presence;
 use super::inputs::{check_given, effective, hidden_variables};
 use super::models::Models;
@@ -51,6 +57,8 @@ struct Inner {
     tools: Vec<Arc<dyn Tool>>,
     approver: Arc<dyn Approver>,
     sandboxes: Sandboxes,
+    /// What artifacts are worked with, where sessions have some.
+    desk: Option<ArtifactDesk>,
     gone: Gone,
     sessions: Mutex<HashMap<SessionKey, Known>>,
     /// What the models of all sessions are told of their tools.
@@ -71,12 +79,18 @@ struct Known {
 pub(crate) struct Parts {
     model: Arc<dyn Model>,
     skills: Vec<Arc<SessionSkill>>,
-    source: Arc<dyn ExecutorSource>,
+    /// None: it has no sandbox.
+    source: Option<Arc<dyn ExecutorSource>>,
     redactor: Redactor,
     /// What the model is told of the inputs.
     inputs: String,
     /// What they are.
     values: Inputs,
+    /// The folder of the host's where its files lie.
+    workspace: Option<PathBuf>,
+    artifacts: Option<ArtifactParts>,
+    /// Where its files lie with the service that runs its skills.
+    hosted: Option<HostedFiles>,
 }
 
 impl Outfitter {
@@ -87,10 +101,12 @@ impl Outfitter {
         tools: Vec<Arc<dyn Tool>>,
         approver: Arc<dyn Approver>,
         sandboxes: Sandboxes,
+        desk: Option<ArtifactDesk>,
     ) -> Self {
         let (record, gone) = (home.record(), Gone::of(home.path()));
         let (sessions, told) = (Mutex::default(), OnceLock::new());
-        let inner = Inner { config, home, record, models, tools, approver, sandboxes, gone, sessions, told };
+        let inner =
+            Inner { config, home, record, models, tools, approver, sandboxes, desk, gone, sessions, told };
         Self { inner: Arc::new(inner), _presence: None }
     }
 
@@ -280,14 +296,15 @@ impl Outfitter {
     /// Removes what a session that is deleted had: its secrets here, its own workspace on the disk, where there is one.
     pub(crate) async fn forget(&self, key: &SessionKey, home: &Arc<TenantHome>) -> Result<(), RuntimeError> {
         let known = self.inner.sessions().remove(key);
-        let (record, home, session) = (self.inner.record, Arc::clone(home), key.session.to_string());
+        let (record, home, session) = (self.inner.record, Arc::clone(home), key.session);
         blocking("the removal of a workspace", move || {
             // With the workspace, where it goes with this process.
             drop(known);
             if record == Record::InMemory {
                 return Ok(());
             }
-            let removed = home.data.remove_workspace(&session);
+            remove_kept(&home, session)?;
+            let removed = home.data.remove_workspace(&session.to_string());
             removed.map(drop).map_err(|error| RuntimeError::Sandbox(error.into()))
         })
         .await
@@ -301,13 +318,16 @@ impl Outfitter {
     fn toolbox(
         &self,
         key: &SessionKey,
-        executor: Arc<dyn Executor>,
-        skills: Option<SkillTools>,
+        executor: Option<Arc<dyn Executor>>,
+        (skills, references): (Option<SkillTools>, Option<ArtifactTools>),
         redactor: Redactor,
     ) -> Result<Toolbox, ToolboxError> {
         let inner = &self.inner;
-        let builder = Toolbox::builder()
-            .executor(executor)
+        let builder = match executor {
+            Some(executor) => Toolbox::builder().executor(executor),
+            None => Toolbox::builder(),
+        };
+        let builder = builder
             .caller(Caller { tenant: key.tenant.clone(), session: key.session })
             .timeout(inner.config.tool_timeout())
             .redactor(redactor)
@@ -315,6 +335,10 @@ impl Outfitter {
             .sharing(inner.told.get().cloned().unwrap_or_default());
         let builder = match skills {
             Some(skills) => builder.skills(skills),
+            None => builder,
+        };
+        let builder = match references {
+            Some(references) => builder.artifacts(references),
             None => builder,
         };
         let builder = inner.tools.iter().fold(builder, |builder, tool| builder.shared_tool(Arc::clone(tool)));
@@ -335,14 +359,17 @@ impl Inner {
         let policy = self.sandboxes.policies().of(&key.tenant);
         let model = self.models.name(&policy.models, profile.model.as_deref())?;
         let gate = self.sandboxes.policies().model_calls();
-        let model = self.models.find(&policy.models, model, &key.tenant, gate, &self.config)?;
+        let name = model;
+        let model = self.models.find(&policy.models, name, &key.tenant, gate, &self.config)?;
+        hosted::check(&profile.hosted, name, &*model)?;
+        let hosted = (!profile.hosted.is_empty()).then(|| self.models.hosted_files(&policy.models)).flatten();
         let mut given = self.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
         let mut complete = given.complete(key.session, profile)?;
         policy.complete(&mut complete);
         let kind =
             self.sandboxes.kind(profile.executor.as_deref().unwrap_or(self.config.executor().as_str()))?;
         let home = self.home.tenant(&key.tenant)?;
-        if let Kind::Built(ExecutorKind::Docker) = kind {
+        if let Some(Kind::Built(ExecutorKind::Docker)) = kind {
             self.home.note_containers()?;
         }
         let skills =
@@ -356,9 +383,10 @@ impl Inner {
         let folders: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
         given.read_texts(&folders);
         check_given(&folders, profile, &given)?;
-        let workspace = match &profile.workspace {
-            Some(folder) => self.check(folder, &kind)?,
-            None => self.own_workspace(key, &home)?,
+        let workspace = match (&profile.workspace, &kind) {
+            (Some(folder), kind) => Some(self.check(folder, kind.as_ref())?),
+            (None, Some(_)) => Some(self.own_workspace(key, &home)?),
+            (None, None) => None,
         };
         let inputs = effective(&folders, profile, given.inputs(), &complete.environment);
         // Also where whoever deploys the host gave them, by a tenant's policy.
@@ -370,7 +398,7 @@ impl Inner {
         complete.environment.extend(inputs.environment);
         complete.secrets.extend(inputs.secrets);
         let options = ContextOptions {
-            workspace: Some(workspace),
+            workspace: workspace.clone(),
             data: Some(home.data.clone()),
             environment: complete.environment,
             secrets: complete.secrets,
@@ -378,9 +406,17 @@ impl Inner {
         };
         let redactor = redactor_with(&options, &self.models.secrets());
         redactor.learn(&policy.redactor());
-        let context = create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
-        let source = self.sandboxes.source(key, &kind, &self.config, context)?;
-        Ok(Parts { model, skills, source, redactor, inputs: inputs.shown, values: inputs.values })
+        let source = match kind {
+            Some(kind) => {
+                let context =
+                    create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
+                Some(self.sandboxes.source(key, &kind, &self.config, context)?)
+            }
+            None => None,
+        };
+        let artifacts = self.desk.as_ref().map(|desk| desk.parts(key, &home, self.record, folders));
+        let (inputs, values) = (inputs.shown, inputs.values);
+        Ok(Parts { model, skills, source, redactor, inputs, values, workspace, artifacts, hosted })
     }
 
     /// The folder that a session has of its own.
@@ -399,14 +435,14 @@ impl Inner {
     }
 
     /// A folder of the host's must be there, and keep apart from ours, where other sessions' files are.
-    fn check(&self, folder: &std::path::Path, kind: &Kind<'_>) -> Result<PathBuf, RuntimeError> {
+    fn check(&self, folder: &std::path::Path, kind: Option<&Kind<'_>>) -> Result<PathBuf, RuntimeError> {
         let refused = |reason: String| RuntimeError::Workspace { path: folder.to_owned(), reason };
         let real = folder.canonicalize().map_err(|error| refused(error.to_string()))?;
         if !real.is_dir() {
             return Err(refused("it is no folder".to_owned()));
         }
         let data = self.home.path();
-        let isolates = !matches!(kind, Kind::Built(ExecutorKind::Local));
+        let isolates = !matches!(kind, Some(Kind::Built(ExecutorKind::Local)));
         if isolates && (real.starts_with(data) || data.starts_with(&real)) {
             let how = if real.starts_with(data) { "lies in" } else { "contains" };
             return Err(refused(format!(
@@ -422,16 +458,26 @@ impl Outfit for Outfitter {
     fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
         Box::pin(async move {
             let prepared = self.inner.sessions().get_mut(fitting.key).and_then(|known| known.parts.take());
-            let Parts { model, skills, source, redactor, inputs, values } = match prepared {
-                Some(parts) => parts,
-                None => self.make(fitting.key, fitting.profile).await.map_err(|error| explained(&error))?,
-            };
+            let Parts { model, skills, source, redactor, inputs, values, workspace, artifacts, hosted } =
+                match prepared {
+                    Some(parts) => parts,
+                    None => {
+                        self.make(fitting.key, fitting.profile).await.map_err(|error| explained(&error))?
+                    }
+                };
+            let references =
+                artifacts.as_ref().map(|artifacts| ArtifactTools::new(artifacts.resolver.clone()));
+            let layout = source.as_ref().map(|source| source.layout().clone());
             let prompting = PromptOptions {
                 activation: fitting.profile.activation,
                 delivery: fitting.profile.delivery,
-                ..prompt_options(source.layout().clone())
+                artifacts: references.as_ref().map(|references| references.prompt(layout.as_ref())),
+                ..source.as_ref().map(|source| prompt_options(source.layout().clone())).unwrap_or_default()
             };
-            let executor: Arc<dyn Executor> = Arc::new(fitting.executors.supervise(source)?);
+            let executor: Option<Arc<dyn Executor>> = match source {
+                Some(source) => Some(Arc::new(fitting.executors.supervise(source)?)),
+                None => None,
+            };
             let mut base_prompt = fitting.profile.base_prompt.clone();
             if !inputs.is_empty() {
                 base_prompt.push_str("\n\n");
@@ -440,15 +486,27 @@ impl Outfit for Outfitter {
             let skills = SessionSkills::new(skills, prompting.locations.clone());
             let tools =
                 skill_tools(&skills, &prompting, &self.inner.config).map(|tools| tools.inputs(values));
-            let toolbox = self.toolbox(fitting.key, Arc::clone(&executor), tools, redactor.clone())?;
+            let toolbox =
+                self.toolbox(fitting.key, executor.clone(), (tools, references), redactor.clone())?;
             let composer =
                 SkillComposer::of_session(&base_prompt, &skills, toolbox.definitions(), &prompting);
+            let outputs = workspace
+                .filter(|_| executor.is_some())
+                .map(|folder| Arc::new(WorkspaceOutputs::new(folder)) as Arc<dyn OutputStore>);
+            let of_service = hosted.as_ref().map(|hosted| Arc::clone(&hosted.outputs));
+            let outputs = outputs.into_iter().chain(of_service).collect();
+            let uploads = hosted
+                .zip(artifacts.as_ref())
+                .map(|(hosted, artifacts)| Uploads::new(artifacts.resolver.store().clone(), hosted.uploads));
             Ok(SessionParts {
                 model,
                 composer: Arc::new(composer),
                 tools: Arc::new(toolbox),
                 redactor,
-                executor: Some(executor),
+                executor,
+                outputs,
+                artifacts,
+                uploads,
             })
         })
     }

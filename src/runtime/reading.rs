@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use conjure_base::{SessionId, TenantId};
-use conjure_conversation::{Activation, PinnedSkill, Profile, SessionEvent, SessionEventKind};
+use conjure_conversation::{
+    Activation, Artifact, PinnedSkill, Profile, SessionEvent, SessionEventKind, SessionFile,
+};
 use conjure_journal::{ListCursor, SessionKey};
 
 use super::error::RuntimeError;
@@ -74,7 +76,7 @@ impl Runtime {
 
     /// The files in a session's workspace with their sizes, as the host has them: without a sandbox, and without starting
     /// anything. Where a sandbox has a workspace of its own, on another machine, ask the session
-    /// ([`Session::files`](crate::Session::files)).
+    /// ([`Session::listing`](crate::Session::listing)).
     ///
     /// # Errors
     /// As for [`Runtime::profile`].
@@ -90,6 +92,18 @@ impl Runtime {
             Ok(workspace.produced_since(&Snapshot::default()))
         })
         .await
+    }
+
+    /// What a session has by its record: its artifacts, and the files that its turns produced. Nothing is started, and nothing fetched.
+    ///
+    /// # Errors
+    /// As for [`Runtime::profile`].
+    pub async fn belongings(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+    ) -> Result<(Vec<Artifact>, Vec<SessionFile>), RuntimeError> {
+        self.records().await?.belongings(&SessionKey::new(tenant.clone(), id)).await
     }
 
     /// What the session's skills say that they make, by their manifests, beside the files in its workspace: of those skills that

@@ -7,7 +7,8 @@ use conjure_actors::journal::JournalAccess;
 use conjure_actors::session::{EVENT_KIND, SessionStatus, redact_event, redact_stop};
 use conjure_base::{Clock as _, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp};
 use conjure_conversation::{
-    Event, EventKind, Profile, SessionEvent, Step, TurnStop, Usage, next, session_events,
+    Artifact, Event, EventKind, Profile, SessionEvent, SessionFile, State, Step, TurnStop, Usage, apply,
+    next, session_events,
 };
 use conjure_journal::{
     Journal, JournalError, ListCursor, Owner, PageLimit, Recorded, SessionInfo, SessionKey, load_all,
@@ -155,6 +156,20 @@ impl Records {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// A session's artifacts, and the files that its turns produced.
+    pub(crate) async fn belongings(
+        &self,
+        key: &SessionKey,
+    ) -> Result<(Vec<Artifact>, Vec<SessionFile>), RuntimeError> {
+        let recorded = load_all(&*self.journal, key, 0).await.map_err(|error| not_found(key, error))?;
+        let mut state = State::default();
+        for recorded in &recorded {
+            apply(&mut state, &read(key, recorded)?);
+        }
+        let artifacts = state.standing().artifacts().iter().map(|artifact| Artifact::clone(artifact));
+        Ok((artifacts.collect(), state.files().cloned().collect()))
     }
 
     /// Everything that a session told, from this event on.

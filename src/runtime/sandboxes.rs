@@ -15,10 +15,11 @@ use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
 use super::home::Home;
+use super::hosted::NO_SANDBOX;
 use super::pools::{PooledSource, Pools};
 use super::tenants::{MeteredSource, Meters, Policies};
 use crate::config::{Config, ExecutorKind};
-use crate::context::SessionContext;
+use crate::context::{SessionContext, SessionFolders};
 use crate::sandbox::connector;
 
 /// Makes the executors of a host's own: for each session, where its executors come from.
@@ -120,13 +121,16 @@ impl Sandboxes {
         connectors.retain(|(owner, _), _| owner != tenant);
     }
 
-    /// What this name stands for. The host's own names stand before ours.
-    pub(crate) fn kind(&self, name: &str) -> Result<Kind<'_>, RuntimeError> {
+    /// What this name stands for; it may be that of no sandbox. The host's own names stand before ours.
+    pub(crate) fn kind(&self, name: &str) -> Result<Option<Kind<'_>>, RuntimeError> {
         if let Some(own) = self.own.get(name) {
-            return Ok(Kind::Own(own));
+            return Ok(Some(Kind::Own(own)));
         }
-        name.parse().map(Kind::Built).map_err(|_| {
-            let built = ["jail", "docker", "local"].map(str::to_owned);
+        if name == NO_SANDBOX {
+            return Ok(None);
+        }
+        name.parse().map(Kind::Built).map(Some).map_err(|_| {
+            let built = ["jail", "docker", "local", NO_SANDBOX].map(str::to_owned);
             let available = self.own.keys().cloned().chain(built).collect();
             RuntimeError::UnknownExecutor { name: name.to_owned(), available }
         })
@@ -168,7 +172,7 @@ impl Sandboxes {
                 let floor = execution.floor;
                 let source = factory.source(session, execution).map_err(refused)?;
                 source.isolation().demand(&floor).map_err(refused)?;
-                return Ok(Arc::new(Demanding { source, floor, _context: context }));
+                return Ok(Arc::new(Demanding { source, floor, _folders: context.into_folders() }));
             }
             Kind::Own(Own::Connector(connector)) => Arc::clone(connector),
             Kind::Built(kind) => self.built(&session.tenant, *kind, config, &context)?,
@@ -179,7 +183,7 @@ impl Sandboxes {
         };
         let source = ConnectorSource::new(connector, execution.clone()).map_err(refused)?;
         let data = context.data().clone();
-        let source = source.holding(Arc::new(context));
+        let source = source.holding(Arc::new(context.into_folders()));
         Ok(match pool {
             Some(pool) => Arc::new(PooledSource::new(pool, source, session.tenant.clone(), execution, data)),
             None => Arc::new(source),
@@ -211,7 +215,7 @@ struct Demanding {
     source: Arc<dyn ExecutorSource>,
     floor: Isolation,
     /// What the folders belong to that the source was told of.
-    _context: SessionContext,
+    _folders: SessionFolders,
 }
 
 impl ExecutorSource for Demanding {

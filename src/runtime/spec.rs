@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use conjure_artifact::Source;
 use conjure_base::TenantId;
-use conjure_conversation::{Activation, Delivery, Limits, Message};
+use conjure_conversation::{Activation, Delivery, HostedSkill, Limits, Message};
 use serde_json::Value;
 
 use super::given::Given;
+use super::hosted::NO_SANDBOX;
 
 /// A session that is to be opened: whose it is, and what it is.
 ///
@@ -34,8 +36,10 @@ pub struct SessionSpec {
     pub(crate) activation: Option<Activation>,
     pub(crate) delivery: Option<Delivery>,
     pub(crate) limits: Option<Limits>,
+    pub(crate) hosted: Vec<HostedSkill>,
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) given: Given,
+    pub(crate) artifacts: Vec<(String, Source)>,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) history: Vec<Message>,
 }
@@ -62,8 +66,10 @@ impl SessionSpec {
             activation: None,
             delivery: None,
             limits: None,
+            hosted: Vec::new(),
             workspace: None,
             given: Given::default(),
+            artifacts: Vec::new(),
             metadata: BTreeMap::new(),
             history: Vec::new(),
         }
@@ -123,12 +129,39 @@ impl SessionSpec {
         self
     }
 
-    /// With a sandbox of this name: `jail`, `docker`, `local`, or one of the host's own. What the configuration demands of a
+    /// With a sandbox of this name: `jail`, `docker`, `local`, `none` ([`SessionSpec::without_sandbox`]), or one of the host's own. What the configuration demands of a
     /// sandbox, it demands of this one, too.
     #[must_use]
     pub fn sandbox(mut self, name: impl Into<String>) -> Self {
         self.executor = Some(name.into());
         self
+    }
+
+    /// With skills that the model's service runs, in containers of its own: at most 8. It runs nothing here then: without
+    /// [`SessionSpec::skills`], [`SessionSpec::catalog`] or [`SessionSpec::workspace`] such a session has no skills of a catalog and no sandbox.
+    /// With them it has both kinds.
+    ///
+    /// What it produces is listed by [`Session::files`](crate::Session::files), wherever it lies. Whatever the service did for a call whose
+    /// answer did not come is not known, so no such call is sent again by itself.
+    ///
+    /// ```
+    /// use conjure::{HostedSkill, SessionSpec, TenantId};
+    ///
+    /// let spec = SessionSpec::new(TenantId::new("acme")?)
+    ///     .hosted([HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01AbCdEf").version("1759178010641129")]);
+    /// # let _ = spec;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn hosted(mut self, skills: impl IntoIterator<Item = HostedSkill>) -> Self {
+        self.hosted = skills.into_iter().collect();
+        self
+    }
+
+    /// Without a sandbox: the model has neither the built-in tools nor scripts of skills.
+    #[must_use]
+    pub fn without_sandbox(self) -> Self {
+        self.sandbox(NO_SANDBOX)
     }
 
     /// With these limits for each turn, instead of the configuration's.
@@ -175,6 +208,14 @@ impl SessionSpec {
     #[must_use]
     pub fn inputs<N: Into<String>, V: Into<Value>>(self, inputs: impl IntoIterator<Item = (N, V)>) -> Self {
         inputs.into_iter().fold(self, |spec, (name, value)| spec.input(name, value))
+    }
+
+    /// With this file, URL or data, under this name ([`Session::artifacts`](crate::Session::artifacts)). It is taken in when the session is
+    /// opened, but for a URL, which is fetched at its first use; where it cannot be, the session is not opened.
+    #[must_use]
+    pub fn artifact(mut self, name: impl Into<String>, source: Source) -> Self {
+        self.artifacts.push((name.into(), source));
+        self
     }
 
     /// With a note of the host's own, which is recorded and given back.

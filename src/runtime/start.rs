@@ -9,6 +9,7 @@ use conjure_actors::runtime as tree;
 use conjure_base::{Clock as _, SessionId, SystemClock};
 use conjure_journal::{MemoryJournal, Owner};
 
+use super::artifacts::ArtifactDesk;
 use super::broken_off::complete;
 use super::chores::{Premises, chores};
 use super::error::RuntimeError;
@@ -78,6 +79,7 @@ impl Runtime {
         let of_config = || options.config.compaction().map(Into::into);
         let compaction = options.compaction.take().or_else(of_config);
         let scopes = options.config.skill_scopes(options.project.as_deref());
+        let desk = ArtifactDesk::of(&options.config, options.fetch.take())?;
         let outfitter = Outfitter::new(
             options.config,
             Arc::clone(&home),
@@ -85,6 +87,7 @@ impl Runtime {
             options.tools,
             options.approver,
             Sandboxes::new(options.own, policies.clone(), &home, pools),
+            desk,
         );
         outfitter.check_tools()?;
         let mut made =

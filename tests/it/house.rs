@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms that a room may depend on. Rooms that do not exist yet are not listed.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
@@ -18,14 +18,27 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("conjure-journal", &["conjure-base", "conjure-store"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
     ("conjure-sandbox", &["conjure-base", "conjure-egress", "conjure-guest", "conjure-store"]),
-    ("conjure-anthropic", &["conjure-base", "conjure-conversation"]),
+    // What a session was given is recorded by its conversation, and found by it: one type for both.
+    (
+        "conjure-artifact",
+        &["conjure-base", "conjure-conversation", "conjure-egress", "conjure-skill", "conjure-store"],
+    ),
+    ("conjure-anthropic", &["conjure-artifact", "conjure-base", "conjure-conversation", "conjure-skill"]),
     (
         "conjure-toolbox",
-        &["conjure-base", "conjure-conversation", "conjure-prompt", "conjure-sandbox", "conjure-skill"],
+        &[
+            "conjure-artifact",
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-prompt",
+            "conjure-sandbox",
+            "conjure-skill",
+        ],
     ),
     (
         "conjure-actors",
         &[
+            "conjure-artifact",
             "conjure-base",
             "conjure-conversation",
             "conjure-journal",
@@ -40,8 +53,11 @@ const ARROWS: [(&str, &[&str]); 13] = [
         &[
             "conjure-actors",
             "conjure-anthropic",
+            "conjure-artifact",
             "conjure-base",
             "conjure-conversation",
+            // The way out of fetches, which is the runtime's.
+            "conjure-egress",
             "conjure-journal",
             "conjure-prompt",
             "conjure-sandbox",
@@ -53,7 +69,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// Outside crates that only these rooms may name, in dependencies and in code.
-const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 28] = [
+const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 29] = [
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
@@ -68,22 +84,31 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 28] = [
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
     ("base64", &["conjure-toolbox"]),
     ("libc", &["conjure-guest"]),
-    ("bytes", &["conjure-anthropic", "conjure-sandbox"]),
+    ("bytes", &["conjure-anthropic", "conjure-artifact", "conjure-sandbox"]),
     ("httparse", &["conjure-egress"]),
     ("idna", &["conjure-egress"]),
+    ("http-body", &["conjure-anthropic"]),
     // The fake of the Messages service serves HTTP; an engine is asked by it.
     ("http-body-util", &["conjure-anthropic"]),
     ("hyper", &["conjure-anthropic", "conjure-sandbox"]),
     ("hyper-util", &["conjure-anthropic", "conjure-sandbox"]),
     ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
-    ("reqwest", &["conjure-anthropic"]),
-    ("rustls", &["conjure-anthropic"]),
-    ("rustls-platform-verifier", &["conjure-anthropic"]),
+    ("reqwest", &["conjure-anthropic", "conjure-artifact"]),
+    ("rustls", &["conjure-anthropic", "conjure-artifact"]),
+    ("rustls-platform-verifier", &["conjure-anthropic", "conjure-artifact"]),
     ("rusqlite", &["conjure-journal"]),
     (
         "rustix",
-        &["conjure-actors", "conjure-guest", "conjure-sandbox", "conjure-skill", "conjure-store", "conjure"],
+        &[
+            "conjure-actors",
+            "conjure-artifact",
+            "conjure-guest",
+            "conjure-sandbox",
+            "conjure-skill",
+            "conjure-store",
+            "conjure",
+        ],
     ),
     ("serde_yaml", &["conjure-conversation", "conjure-skill"]),
 ];

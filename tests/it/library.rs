@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    Block, Boundary, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config, ContextOptions,
-    Environment, Error, ErrorKind, Executor, ExecutorKind, Isolation, Layout, LimitsReached, LineRange,
-    Message, Processed, Request, Response, SandboxError, SandboxErrorKind, Settings, Skill, ToolCall,
-    Toolbox, View, Workbench, Written, conversation_complete, create_context, execute, execute_tool_calls,
-    extract_tool_uses, final_text, find_skill, format_tool_results_message, load, load_body, loop_options,
-    model_fn, parse_response, process_response, read_resource, run_loop,
+    ArtifactFolder, Block, Boundary, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config,
+    ContextOptions, Environment, Error, ErrorKind, Executor, ExecutorKind, Isolation, Layout, LimitsReached,
+    LineRange, Message, Processed, Request, Response, SandboxError, SandboxErrorKind, Settings, Skill,
+    ToolCall, Toolbox, View, Workbench, Written, conversation_complete, create_context, execute,
+    execute_tool_calls, extract_tool_uses, final_text, find_skill, format_tool_results_message, load,
+    load_body, loop_options, model_fn, parse_response, process_response, read_resource, run_loop,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -328,6 +328,7 @@ async fn an_executor_of_the_hosts_own_runs_the_tools() {
     let layout = Layout {
         workspace: "/elsewhere".into(),
         read_only: vec![(root.clone(), "/mnt/skills/first".into())],
+        artifacts: ArtifactFolder::Nowhere,
     };
     let executor = Arc::new(Remembering { layout, asked: Mutex::default() });
     let shared: Arc<dyn Executor> = executor.clone();

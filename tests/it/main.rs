@@ -34,12 +34,15 @@ mod container_runs;
 #[cfg(feature = "docker")]
 mod containers;
 mod doctor;
+mod hosted_skills_command;
 mod house;
 #[cfg(feature = "docker")]
 mod image_command;
 mod library;
 mod live_model;
 mod run_command;
+mod run_hosted;
+mod runtime_artifacts;
 mod runtime_bed;
 mod runtime_breakers;
 mod runtime_canaries;
@@ -53,7 +56,10 @@ mod runtime_disks;
 mod runtime_displaced;
 #[cfg(feature = "docker")]
 mod runtime_engines;
+mod runtime_fetch;
 mod runtime_halts;
+mod runtime_hosted;
+mod runtime_hosted_killed;
 mod runtime_hosts;
 mod runtime_inputs;
 mod runtime_journal;

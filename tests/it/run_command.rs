@@ -84,13 +84,15 @@ fn every_script_of_the_fixtures_plays() {
         ("log-analyzer", Some("data/app.log")),
         ("minimal-skill", None),
         ("sales-report", Some("data/sales.csv")),
+        ("sales-report-attached", Some("data/sales.csv")),
         ("sales-report-view", Some("data/sales.csv")),
         ("test-skill", None),
     ] {
         let mut run = Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local", "--script"])
             .arg(fixture(&format!("scripts/{name}.yaml")));
         if let Some(file) = file {
-            run = run.arg("--file").arg(fixture(file));
+            let how = if name.ends_with("-attached") { "--attach" } else { "--file" };
+            run = run.arg(how).arg(fixture(file));
         }
         if name.ends_with("-view") {
             run = run.args(["--activation", "view"]);
@@ -102,7 +104,7 @@ fn every_script_of_the_fixtures_plays() {
     let played = scripts.filter(|entry| {
         entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "yaml")
     });
-    assert_eq!(played.count(), 5, "a new script must be played here");
+    assert_eq!(played.count(), 6, "a new script must be played here");
 }
 
 #[test]

@@ -14,7 +14,7 @@ async fn a_session_works_with_its_skills_and_is_found_again_after_a_restart() {
     let session = runtime.open(spec().skills(["greeting"]).metadata("user", "7")).await.unwrap();
     assert_eq!(ask(&session, "$ sh /mnt/skills/greeting/scripts/run.sh").await, "it says: hello\n");
     assert_eq!(ask(&session, "$ echo kept > note; pwd").await, "it says: /workspace\n");
-    let files = session.files().await.unwrap();
+    let files = session.listing().await.unwrap();
     assert_eq!((files.entries.len(), files.entries[0].size), (1, 5));
     runtime.shutdown(soon()).await.unwrap();
 

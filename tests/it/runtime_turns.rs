@@ -174,7 +174,7 @@ async fn who_reads_slowly_misses_nothing(host: Host) {
             assert_eq!(stop, TurnStop::Answered(StopReason::EndTurn));
         }
     }
-    let note = session.files().await.unwrap();
+    let note = session.listing().await.unwrap();
     assert!(note.entries.iter().any(|entry| entry.size == 6 + 10 * 2), "{note:?}");
     sent.check();
     runtime.shutdown(soon()).await.unwrap();

@@ -70,6 +70,7 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
         .pool(PoolSettings { jail: Some(1), ..PoolSettings::default() })
         .model("echo", model())
         .sandbox_gate(gate)
+        .sessions(|sessions| sessions.executors.pause_after = Some(Duration::from_millis(20)))
         .metrics(MeterOptions { tenants: 2, tools: 1 });
     let runtime = Runtime::spawn(options).await.unwrap();
     let open =
@@ -104,6 +105,14 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     check(r#"conjure_sandbox_starts_total{tenant="acme",outcome="ok"}"#, 1.0);
     check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
 
+    // Nobody uses it for a while; the call of the next turn has it go on.
+    let is_paused = || value(&handle, r#"conjure_sandboxes_paused{tenant="acme"}"#) > 0.5;
+    while !is_paused() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(runtime.tree().to_string().contains("its sandbox is paused"), "{}", runtime.tree());
+    check(r#"conjure_sandboxes_live{tenant="acme"}"#, 1.0);
+
     check(&of_pool("conjure_pool_claims_total", r#",outcome="hit""#), 1.0);
     check(&of_pool("conjure_pool_claims_total", r#",outcome="miss""#), 0.0);
     // The starts of each kind are counted by themselves.
@@ -127,6 +136,7 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     // Tenants beyond the bound are told together.
     acme.close().await.unwrap();
     check(r#"conjure_sandboxes_live{tenant="acme"}"#, 0.0);
+    check(r#"conjure_sandboxes_paused{tenant="acme"}"#, 0.0);
     check(r#"conjure_sessions_live{tenant="acme"}"#, 0.0);
     for name in ["initech", "umbrella"] {
         let session = open(name).await;

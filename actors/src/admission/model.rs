@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock, TenantId};
-use conjure_conversation::{Model, ModelError, ModelErrorKind, ModelStream, Request};
+use conjure_conversation::{CallEffects, Hosting, Model, ModelError, ModelErrorKind, ModelStream, Request};
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
@@ -42,6 +42,14 @@ impl Model for AdmittedModel {
             Err(refused) => Either::Right(stream::once(ready(Err(refused.into())))),
         });
         answering.into_stream().flatten().boxed()
+    }
+
+    fn hosting(&self) -> Hosting {
+        self.model.hosting()
+    }
+
+    fn effects(&self, request: &Request) -> CallEffects {
+        self.model.effects(request)
     }
 }
 

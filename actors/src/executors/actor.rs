@@ -8,21 +8,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
+#[cfg(target_os = "linux")]
+use conjure_sandbox::Provision;
 use conjure_sandbox::{CallOptions, Executor, SandboxError, SandboxErrorKind, Sharing};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(target_os = "linux")]
+use super::berth::Remembered;
 use super::berth::{Berth, Mooring, Occupant};
+use super::pausing::pause;
 use super::source::ExecutorSource;
-use super::stay::Stay;
-use crate::supervision::{Address, Context, Failure, Flow, Worker};
+use super::stay::{Due, Idling, Rest, Stay};
+use crate::metrics::SandboxMeter;
+use crate::supervision::{Address, Context, Failure, Flow, Waiting, Worker};
 
 /// Beyond this, a sandbox that is cleared away is complained about.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Watches over one sandbox.
 pub(crate) struct ExecutorActor {
-    _private: (),
+    /// Says in the tree that its sandbox is paused, while it is.
+    paused: Option<Waiting>,
 }
 
 /// What it understands.
@@ -31,6 +38,10 @@ pub(crate) enum ExecutorMessage {
     Lost(SandboxError),
     /// Nobody used its sandbox, which is put away.
     PutAway,
+    /// Nobody uses its sandbox, in which everything stands still.
+    Paused,
+    /// Somebody uses it, and all goes on.
+    Resumed,
 }
 
 /// What it is made of.
@@ -40,7 +51,7 @@ pub(crate) struct Makings {
     pub(crate) berth: Arc<Berth>,
     pub(crate) start_within: Duration,
     pub(crate) clear_within: Duration,
-    pub(crate) unused_after: Option<Duration>,
+    pub(crate) idling: Idling,
 }
 
 impl ExecutorActor {
@@ -61,7 +72,7 @@ impl ExecutorActor {
             }
         });
         match started.await {
-            Ok(Ok(())) => Ok(Self { _private: () }),
+            Ok(Ok(())) => Ok(Self { paused: None }),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err("the making of the sandbox broke off".into()),
         }
@@ -74,12 +85,18 @@ impl Worker for ExecutorActor {
     async fn handle(
         &mut self,
         message: ExecutorMessage,
-        _: &Context<ExecutorMessage>,
+        context: &Context<ExecutorMessage>,
     ) -> Result<Flow, Failure> {
         match message {
-            ExecutorMessage::Lost(reason) => Err(reason.into()),
-            ExecutorMessage::PutAway => Ok(Flow::Stop),
+            ExecutorMessage::Lost(reason) => return Err(reason.into()),
+            ExecutorMessage::PutAway => return Ok(Flow::Stop),
+            ExecutorMessage::Paused => {
+                self.paused = None;
+                self.paused = Some(context.waits_for("a call; its sandbox is paused"));
+            }
+            ExecutorMessage::Resumed => self.paused = None,
         }
+        Ok(Flow::Continue)
     }
 }
 
@@ -203,16 +220,24 @@ async fn furnish(
 #[cfg(target_os = "linux")]
 async fn furnished(
     executor: &Arc<dyn Executor>,
-    Makings { berth, unused_after, .. }: &Makings,
+    Makings { berth, idling, .. }: &Makings,
     deadline: Deadline,
 ) -> Result<Arc<Occupant>, SandboxError> {
-    let mut provided = 0;
+    let mut given: Vec<Remembered> = Vec::new();
     loop {
-        for provision in berth.provisions(provided) {
-            executor.provide(provision, CallOptions::until(deadline)).await?;
-            provided += 1;
+        let wanted = berth.provisions();
+        let is_among =
+            |some: &[Remembered], one: &Remembered| some.iter().any(|other| other.number == one.number);
+        // Somebody withdrew it meanwhile.
+        for gone in given.iter().filter(|one| !is_among(&wanted, one)) {
+            let Provision { shelf, name, .. } = &gone.provision;
+            executor.withdraw(*shelf, name, CallOptions::until(deadline)).await?;
         }
-        if let Some(occupant) = berth.occupy_with(executor, provided, || Stay::new(*unused_after)) {
+        for new in wanted.iter().filter(|one| !is_among(&given, one)) {
+            executor.provide(new.provision.clone(), CallOptions::until(deadline)).await?;
+        }
+        given = wanted;
+        if let Some(occupant) = berth.occupy_with(executor, &given, || Stay::new(*idling)) {
             return Ok(occupant);
         }
     }
@@ -222,10 +247,10 @@ async fn furnished(
 #[expect(clippy::unused_async, reason = "elsewhere there is something to wait for")]
 async fn furnished(
     executor: &Arc<dyn Executor>,
-    Makings { berth, unused_after, .. }: &Makings,
+    Makings { berth, idling, .. }: &Makings,
     _: Deadline,
 ) -> Result<Arc<Occupant>, SandboxError> {
-    Ok(berth.occupy(Arc::clone(executor), Stay::new(*unused_after)))
+    Ok(berth.occupy(Arc::clone(executor), Stay::new(*idling)))
 }
 
 /// Waits for the end of the sandbox or of its actor, or until nobody uses it, and has no more calls served.
@@ -240,7 +265,7 @@ async fn watch(
         tokio::select! {
             biased;
             reason = occupant.ended() => Some(reason),
-            () = unused(occupant, makings) => None,
+            () = unused(occupant, makings, address) => None,
         }
     };
     match over.unless(ended).await {
@@ -271,11 +296,30 @@ async fn watch(
     }
 }
 
-/// Returns when nobody has used the sandbox for long enough, and nobody may any more. What is not on the host yet is, then.
-async fn unused(occupant: &Occupant, makings: &Makings) {
+/// Pauses the sandbox while nobody uses it. Returns when nobody has used it for long enough, and nobody may any more. What is not
+/// on the host yet is, then.
+async fn unused(occupant: &Occupant, makings: &Makings, address: &Address<ExecutorMessage>) {
     let stay = &occupant.stay;
+    let (mut rest, mut counted) = (Rest::Awake, None);
     loop {
-        stay.unused().await;
+        match stay.due(rest).await {
+            Due::Pause => {
+                rest = pause(occupant).await;
+                if rest == Rest::Paused {
+                    counted = makings.berth.meter.as_ref().map(SandboxMeter::paused);
+                    // It may just be ending by itself, as below.
+                    let _ = address.send(ExecutorMessage::Paused);
+                }
+                continue;
+            }
+            Due::Awake => {
+                rest = Rest::Awake;
+                drop(counted.take());
+                let _ = address.send(ExecutorMessage::Resumed);
+                continue;
+            }
+            Due::PutAway => {}
+        }
         if occupant.executor.sharing() == Sharing::Transferred {
             let options = CallOptions::until(SystemClock.deadline(makings.clear_within));
             if let Err(error) = occupant.executor.bring_back(options).await {

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-#[cfg(target_os = "linux")]
-use conjure_sandbox::Provision;
 use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
+#[cfg(target_os = "linux")]
+use conjure_sandbox::{Provision, Shelf};
 use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +68,25 @@ struct State {
     notice: Option<Notice>,
     /// What was put on the shelves, to be put on those of the next one, too.
     #[cfg(target_os = "linux")]
-    provisions: Vec<Provision>,
+    provisions: Vec<Remembered>,
+    #[cfg(target_os = "linux")]
+    next: u64,
+}
+
+/// Something that is to be on the shelves of every sandbox.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone)]
+pub(crate) struct Remembered {
+    /// Tells it from whatever has its name before or after.
+    pub(crate) number: u64,
+    pub(crate) provision: Provision,
+}
+
+#[cfg(target_os = "linux")]
+impl Remembered {
+    fn is_called(&self, shelf: Shelf, name: &str) -> bool {
+        self.provision.shelf == shelf && self.provision.name == name
+    }
 }
 
 /// A sandbox that serves calls.
@@ -98,7 +116,7 @@ impl Berth {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sandbox, to be used, when there is one that has not ended.
+    /// The sandbox, to be used, when there is one that has not ended. It may be paused.
     pub(super) fn visit(&self) -> Option<Visit> {
         Visit::begin(self.live()?)
     }
@@ -156,10 +174,16 @@ impl Berth {
         self.state().notice.take()
     }
 
-    /// What is to be on the shelves; those after the first `known`.
+    /// What is to be on the shelves.
     #[cfg(target_os = "linux")]
-    pub(crate) fn provisions(&self, known: usize) -> Vec<Provision> {
-        self.state().provisions.get(known..).unwrap_or_default().to_vec()
+    pub(crate) fn provisions(&self) -> Vec<Remembered> {
+        self.state().provisions.clone()
+    }
+
+    /// Forgets what has this name: no other sandbox gets it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn forget(&self, shelf: Shelf, name: &str) {
+        self.state().provisions.retain(|known| !known.is_called(shelf, name));
     }
 
     /// Remembers what was put on the shelves of this sandbox, which may be gone since: then the next one gets it. Says
@@ -172,23 +196,27 @@ impl Berth {
             None => true,
             Some(current) => Arc::ptr_eq(current, occupant),
         };
-        let is_known = |known: &Provision| known.shelf == provision.shelf && known.name == provision.name;
-        if is_current && !state.provisions.iter().any(is_known) {
-            state.provisions.push(provision.clone());
+        if is_current
+            && !state.provisions.iter().any(|known| known.is_called(provision.shelf, &provision.name))
+        {
+            let number = state.next;
+            state.next += 1;
+            state.provisions.push(Remembered { number, provision: provision.clone() });
         }
         is_current
     }
 
-    /// As [`Berth::occupy`], unless more is to be on the shelves by now than these.
+    /// As [`Berth::occupy`], unless something else is to be on the shelves by now than these.
     #[cfg(target_os = "linux")]
     pub(crate) fn occupy_with(
         &self,
         executor: &Arc<dyn Executor>,
-        provided: usize,
+        given: &[Remembered],
         stay: impl FnOnce() -> Stay,
     ) -> Option<Arc<Occupant>> {
         let state = self.state();
-        (state.provisions.len() == provided).then(|| self.occupy(Arc::clone(executor), stay()))
+        let numbers = |some: &[Remembered]| some.iter().map(|one| one.number).collect::<Vec<_>>();
+        (numbers(&state.provisions) == numbers(given)).then(|| self.occupy(Arc::clone(executor), stay()))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The sandbox of a session, supervised: it is made when the first call needs it, watched, and replaced when it is lost.
 //!
-//! A session's part of the tree has a supervisor for it ([`Executors`]), which makes of an [`ExecutorSource`] a
-//! [`SupervisedExecutor`]: that is what the session's tools hold. [`ExecutorsSpec`] is the same for a tree of one's own. Calls go straight to the sandbox, at the speed of a
-//! fork; the actor beside it only watches. What to rely on:
+//! Below a session's actor stands a supervisor for it, from the first call on ([`Executors`] makes of an [`ExecutorSource`] a
+//! [`SupervisedExecutor`], which is what the session's tools hold). [`ExecutorsSpec`] is the same for a tree of one's own. Calls
+//! go straight to the sandbox, at the speed of a fork; the actor beside it only watches. What to rely on:
 //!
 //! - A call that is under way when the sandbox dies, or its actor does, ends as `Lost`. It is never run again by itself.
 //! - The sandbox is replaced by one with the same workspace. A call that comes meanwhile waits for that until its own
@@ -15,6 +15,8 @@
 //! - A sandbox belongs to one session: its source hands it over by value.
 //! - What the model cannot see by itself, that the sandbox is another one and what is gone, it is told once, with the
 //!   next result ([`Executor::take_notice`](conjure_sandbox::Executor::take_notice)).
+//! - A sandbox that no call uses is paused, where the host wants that ([`ExecutorOptions::pause_after`]): what runs in the background
+//!   stands still. The next call has it go on first. Nobody begins a pause while a call is under way.
 //! - A first start that fails is the error of the call that needed it; the next call tries again. A sandbox that cannot be
 //!   replaced is tried again after longer and longer waits, a few times, and then with each call.
 //!
@@ -24,11 +26,13 @@
 mod actor;
 mod berth;
 mod notice;
+mod pausing;
 mod source;
 mod spec;
 mod stay;
 mod supervised;
 
+pub(crate) use berth::Mooring;
 pub use source::{ConnectorSource, ExecutorSource};
 pub(crate) use spec::Began;
 

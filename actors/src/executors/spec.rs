@@ -1,17 +1,18 @@
-//! What a session's part of the tree for sandboxes is made of.
+//! What watches over a session's sandboxes is made of.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::berth::{Berth, Mooring};
 use super::notice::Notice;
 use super::source::ExecutorSource;
-use super::supervised::{Place, SupervisedExecutor};
+use super::supervised::{Place, Stand, SupervisedExecutor, supervisor};
 use crate::metrics::SandboxMeter;
-use crate::supervision::{
-    Backoff, ChildId, ChildSpec, Domain, Intensity, SpecError, Supervisor, SupervisorSpec,
-};
+use crate::supervision::{Backoff, ChildId, ChildSpec, Ground, Intensity, SpecError};
+
+/// What the supervisor of a session's sandbox is called.
+const SUPERVISOR: &str = "executors";
 
 /// How a session's sandbox is treated.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +23,12 @@ pub struct ExecutorOptions {
     /// How long it may take until nothing of it is left. Then it is complained about by its names, and given up: the session
     /// goes on, or ends, and another may be made in the same workspace.
     pub clear_within: Duration,
-    /// When it is put away because no call used it, long before its session is: the workspace stays, and the next call has another
+    /// When it is paused because no call uses it ([`Executor::pause`](conjure_sandbox::Executor::pause)): what runs in the background
+    /// uses no processor then, and stands still with its memory and its connections, which others may give up meanwhile. The next
+    /// call has all go on before it begins; nothing is lost, and the model is told nothing. Nothing changes for sandboxes that cannot
+    /// be paused. A pause that is due no earlier than [`ExecutorOptions::unused_after`] never comes. `None`: never.
+    pub pause_after: Option<Duration>,
+    /// When it is put away because no call used it, paused or not, long before its session is: the workspace stays, and the next call has another
     /// made. The model is told what went with it: what ran in the background, among others. `None`: when its session is.
     pub unused_after: Option<Duration>,
     /// How long it is waited before it is replaced again.
@@ -34,11 +40,12 @@ pub struct ExecutorOptions {
 }
 
 impl Default for ExecutorOptions {
-    /// A minute to start, two to be cleared away, which it is with its session; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
+    /// A minute to start, two to be cleared away, which it is with its session; never paused; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
     fn default() -> Self {
         Self {
             start_within: Duration::from_secs(60),
             clear_within: Duration::from_secs(120),
+            pause_after: None,
             unused_after: None,
             backoff: Backoff::new(Duration::from_millis(2), Duration::from_secs(5), Duration::from_secs(60)),
             intensity: Intensity::new(5, Duration::from_secs(30)),
@@ -50,9 +57,8 @@ impl Default for ExecutorOptions {
 /// Where a session's sandboxes are watched over, before it is known what they are made of.
 #[derive(Debug, Clone)]
 pub struct Executors {
-    supervisor: Supervisor,
-    /// Who has it started, where the first call does.
-    above: Arc<OnceLock<Supervisor>>,
+    /// Below whom, where the first call has the sandbox's supervisor started.
+    ground: Ground,
     options: ExecutorOptions,
     began: Began,
     mooring: Arc<Mooring>,
@@ -69,22 +75,9 @@ pub(crate) enum Began {
 }
 
 impl Executors {
-    /// The supervisor's spec, and the way to it.
-    pub(crate) fn vacant(options: ExecutorOptions) -> Result<(ChildSpec, Self), SpecError> {
-        let (spec, supervisor) = SupervisorSpec::dynamic(ChildId::new("executors")?)
-            .capacity(1)
-            .domain(Domain::EachChild)
-            .intensity(options.intensity)
-            .quarantine_after(options.attempts)
-            .build();
-        let (began, mooring, above) = (Began::Now, Arc::default(), Arc::default());
-        Ok((spec, Self { supervisor, above, options, began, mooring, meter: None }))
-    }
-
-    /// It runs from the first call on: this is whose child it is.
-    pub(crate) fn begin_under(&self, above: Supervisor) {
-        // Once, by whoever made both.
-        let _ = self.above.set(above);
+    /// Below this incarnation of a session.
+    pub(crate) fn vacant(options: ExecutorOptions, ground: Ground) -> Self {
+        Self { ground, options, began: Began::Now, mooring: Arc::default(), meter: None }
     }
 
     pub(crate) fn counted_by(mut self, meter: SandboxMeter) -> Self {
@@ -97,15 +90,9 @@ impl Executors {
         self
     }
 
-    /// The same for one incarnation of a session.
-    pub(crate) fn anew(&self) -> Self {
-        Self { mooring: Arc::default(), ..self.clone() }
-    }
-
-    /// Returns when nothing of a sandbox is left; none is made afterwards. That takes no longer than a sandbox may take to be
-    /// cleared away.
-    pub(crate) async fn close(&self) {
-        self.mooring.close().await;
+    /// Where its sandboxes are made, one at a time, until it is [closed](Mooring::close).
+    pub(crate) fn mooring(&self) -> Arc<Mooring> {
+        Arc::clone(&self.mooring)
     }
 
     /// An executor for the session's tools, over sandboxes of this source. None is made before the first call. Of a
@@ -114,12 +101,35 @@ impl Executors {
     /// # Errors
     /// None that a caller could cause.
     pub fn supervise(self, source: Arc<dyn ExecutorSource>) -> Result<SupervisedExecutor, SpecError> {
-        let notice = (self.began == Began::Before).then(|| Notice::resumed(source.isolation()));
-        let berth = Arc::new(Berth::new(notice, self.mooring, self.meter));
-        let id = ChildId::new("executor")?;
-        let place = Place { supervisor: self.supervisor, above: self.above };
-        Ok(SupervisedExecutor::new(id, source, place, berth, self.options))
+        let place = Place::Stand(Stand::new(ChildId::new(SUPERVISOR)?, &self.options, self.ground));
+        supervise(
+            source,
+            place,
+            self.began,
+            self.options,
+            Berthing { mooring: self.mooring, meter: self.meter },
+        )
     }
+}
+
+/// What a session's sandboxes have in common.
+#[derive(Default)]
+struct Berthing {
+    mooring: Arc<Mooring>,
+    meter: Option<SandboxMeter>,
+}
+
+fn supervise(
+    source: Arc<dyn ExecutorSource>,
+    place: Place,
+    began: Began,
+    options: ExecutorOptions,
+    berthing: Berthing,
+) -> Result<SupervisedExecutor, SpecError> {
+    let notice = (began == Began::Before).then(|| Notice::resumed(source.isolation()));
+    let berth = Arc::new(Berth::new(notice, berthing.mooring, berthing.meter));
+    let id = ChildId::new("executor")?;
+    Ok(SupervisedExecutor::new(id, source, place, berth, options))
 }
 
 /// A supervisor of executors for one source, and the executor.
@@ -152,12 +162,14 @@ impl ExecutorsSpec {
         self
     }
 
-    /// The supervisor's spec, for the session's part of the tree, and the executor, which works while that runs.
+    /// The supervisor's spec, for a tree, and the executor, which works while that runs.
     ///
     /// # Errors
     /// None that a caller could cause.
     pub fn build(self) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
-        let (spec, executors) = Executors::vacant(self.options)?;
-        Ok((spec, executors.began(self.began).supervise(self.source)?))
+        let ExecutorOptions { intensity, attempts, .. } = self.options;
+        let (spec, supervisor) = supervisor(ChildId::new(SUPERVISOR)?, intensity, attempts);
+        let place = Place::Tree(supervisor);
+        Ok((spec, supervise(self.source, place, self.began, self.options, Berthing::default())?))
     }
 }

@@ -1,18 +1,19 @@
 //! The executor that a session's tools hold: whichever sandbox serves at the moment.
 
 use std::fmt;
+use std::num::NonZeroU32;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
-#[cfg(target_os = "linux")]
-use conjure_sandbox::Provision;
 use conjure_sandbox::{
     BroughtBack, CallOptions, Command, CommandOutcome, ContentStream, Executor, Isolation, Layout, LineRange,
     Listing, SandboxError, SandboxErrorKind, Sharing, View, Written,
 };
+#[cfg(target_os = "linux")]
+use conjure_sandbox::{Provision, Shelf};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 
@@ -20,9 +21,10 @@ use super::actor::{ExecutorActor, Makings};
 use super::berth::Berth;
 use super::source::ExecutorSource;
 use super::spec::ExecutorOptions;
-use super::stay::Visit;
+use super::stay::{Idling, Visit};
 use crate::supervision::{
-    ChildId, ChildSpec, Exit, RequestError, Restart, StartError, StartFailure, Supervisor, WorkerSpec,
+    ChildId, ChildSpec, Domain, Exit, Ground, Intensity, RequestError, Restart, StartError, StartFailure,
+    Supervisor, SupervisorSpec, WorkerSpec,
 };
 
 /// How long a session waits for the end of its sandbox.
@@ -43,22 +45,76 @@ struct Inner {
 }
 
 /// Where the sandbox's actor is started.
-pub(crate) struct Place {
-    pub(crate) supervisor: Supervisor,
-    /// Whose child the supervisor is, where nobody has started it before the first call.
-    pub(crate) above: Arc<OnceLock<Supervisor>>,
+pub(crate) enum Place {
+    /// In a tree that others start.
+    Tree(Supervisor),
+    /// Below a session, by the first call.
+    Stand(Stand),
+}
+
+/// The place of a supervisor that is made and started when it is first needed.
+pub(crate) struct Stand {
+    id: ChildId,
+    intensity: Intensity,
+    attempts: NonZeroU32,
+    ground: Ground,
+    made: OnceLock<(Arc<ChildSpec>, Supervisor)>,
+    /// One caller at a time has it started.
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// The supervisor of a session's sandbox.
+pub(crate) fn supervisor(id: ChildId, intensity: Intensity, attempts: NonZeroU32) -> (ChildSpec, Supervisor) {
+    SupervisorSpec::dynamic(id)
+        .capacity(1)
+        .domain(Domain::EachChild)
+        .intensity(intensity)
+        .quarantine_after(attempts)
+        .build()
+}
+
+impl Stand {
+    pub(crate) fn new(id: ChildId, options: &ExecutorOptions, ground: Ground) -> Self {
+        let (intensity, attempts) = (options.intensity, options.attempts);
+        Self {
+            id,
+            intensity,
+            attempts,
+            ground,
+            made: OnceLock::new(),
+            opening: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn made(&self) -> &(Arc<ChildSpec>, Supervisor) {
+        self.made.get_or_init(|| {
+            let (spec, supervisor) = supervisor(self.id.clone(), self.intensity, self.attempts);
+            (Arc::new(spec), supervisor)
+        })
+    }
 }
 
 impl Place {
+    fn supervisor(&self) -> &Supervisor {
+        match self {
+            Self::Tree(supervisor) => supervisor,
+            Self::Stand(stand) => &stand.made().1,
+        }
+    }
+
     /// Returns when the supervisor runs, where it is for calls to have it started.
     async fn open(&self, deadline: Deadline) -> Result<(), StartError> {
-        let Some(above) = self.above.get().filter(|_| !self.supervisor.is_running()) else {
+        let Self::Stand(stand) = self else { return Ok(()) };
+        let (spec, supervisor) = stand.made();
+        let _one = stand.opening.lock().await;
+        if supervisor.is_running() {
             return Ok(());
-        };
-        match above.restart_child(self.supervisor.id(), deadline).await {
-            Ok(_) | Err(StartError::AlreadyStarted(_)) => Ok(()),
-            Err(error) => Err(error),
         }
+        // Nothing is left of one that was ended.
+        if let Some(last) = supervisor.monitor() {
+            last.await;
+        }
+        stand.ground.start(Arc::clone(spec), deadline).await
     }
 }
 
@@ -76,7 +132,7 @@ impl SupervisedExecutor {
     /// The supervisor of its actor.
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
-        &self.inner.place.supervisor
+        self.inner.place.supervisor()
     }
 
     /// Has a sandbox made before a call needs it; returns when there is one.
@@ -87,10 +143,10 @@ impl SupervisedExecutor {
         self.occupant(&CallOptions::until(deadline)).await.map(drop)
     }
 
-    /// The sandbox, waited for within the bounds of the call that needs it.
+    /// The sandbox, waited for within the bounds of the call that needs it. Nothing stands still in it.
     async fn occupant(&self, options: &CallOptions) -> Result<Visit, SandboxError> {
         let inner = &*self.inner;
-        if let Some(occupant) = inner.berth.visit() {
+        if let Some(occupant) = inner.berth.visit().filter(|occupant| occupant.stay.is_awake()) {
             return Ok(occupant);
         }
         let late = || {
@@ -104,13 +160,26 @@ impl SupervisedExecutor {
                 Err(SandboxError::new(SandboxErrorKind::Cancelled, message))
             }
             closed = inner.closed() => Err(closed),
-            found = inner.find(options.deadline) => found.map_err(|error| error.unwrap_or_else(late)),
+            found = inner.find_awake(options) => found.map_err(|error| error.unwrap_or_else(late)),
             () = SystemClock.sleep_until(options.deadline) => Err(late()),
         }
     }
 }
 
 impl Inner {
+    /// As [`Inner::find`], and has all go on in it.
+    async fn find_awake(&self, options: &CallOptions) -> Result<Visit, Option<SandboxError>> {
+        loop {
+            let occupant = self.find(options.deadline).await?;
+            match occupant.wake(options).await {
+                Ok(()) => return Ok(occupant),
+                // Nothing of the call was done: it has the one that takes its place.
+                Err(error) if error.kind() == SandboxErrorKind::Lost => {}
+                Err(error) => return Err(Some(not_resumed(&error))),
+            }
+        }
+    }
+
     /// Has the sandbox made when nobody is at it, or waits for it. The error is `None` when the time is up.
     async fn find(&self, deadline: Deadline) -> Result<Visit, Option<SandboxError>> {
         let mut is_tried_again = false;
@@ -119,7 +188,7 @@ impl Inner {
                 return Ok(occupant);
             }
             let opened = self.place.open(deadline).await;
-            let supervisor = &self.place.supervisor;
+            let supervisor = self.place.supervisor();
             let started = match opened {
                 Ok(()) => supervisor.start_child(self.child(), deadline).await,
                 Err(error) => Err(error),
@@ -148,7 +217,7 @@ impl Inner {
             biased;
             () = self.berth.occupied() => {}
             // Whoever asks next is told why.
-            _ = self.place.supervisor.left_alone(&self.id, deadline) => {}
+            _ = self.place.supervisor().left_alone(&self.id, deadline) => {}
         }
     }
 
@@ -158,7 +227,7 @@ impl Inner {
             berth: Arc::clone(&self.berth),
             start_within: self.options.start_within,
             clear_within: self.options.clear_within,
-            unused_after: self.options.unused_after,
+            idling: Idling { pause_after: self.options.pause_after, unused_after: self.options.unused_after },
         };
         let start = move |context| ExecutorActor::start(makings.clone(), context);
         WorkerSpec::new(self.id.clone(), start)
@@ -172,7 +241,7 @@ impl Inner {
 
     /// How its last end is told to a call that waited in vain.
     fn last_words(&self) -> String {
-        let exit = self.place.supervisor.child(&self.id).and_then(|child| child.last_exit);
+        let exit = self.place.supervisor().child(&self.id).and_then(|child| child.last_exit);
         exit.map(|exit| format!(" (the last time it {exit})")).unwrap_or_default()
     }
 
@@ -180,6 +249,19 @@ impl Inner {
         self.berth.mooring.closed.cancelled().await;
         SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
     }
+}
+
+/// Why a call was not begun.
+fn not_resumed(error: &SandboxError) -> SandboxError {
+    let kind = match error.kind() {
+        kind @ (SandboxErrorKind::TimedOut | SandboxErrorKind::Cancelled) => kind,
+        // Other kinds would be taken for those of the call's own file or command.
+        _ => SandboxErrorKind::Unavailable,
+    };
+    SandboxError::new(
+        kind,
+        format!("the sandbox was paused, and could not be resumed: {error}; nothing was done"),
+    )
 }
 
 /// Why there is no sandbox, with the words of whoever failed at making it.
@@ -282,7 +364,7 @@ impl Executor for SupervisedExecutor {
             let inner = &self.inner;
             inner.berth.mooring.closed.cancel();
             let deadline = SystemClock.deadline(CLEANUP);
-            match inner.place.supervisor.terminate_child(&inner.id, deadline).await {
+            match inner.place.supervisor().terminate_child(&inner.id, deadline).await {
                 // No call has needed one, or nothing of it is left.
                 Ok(()) | Err(RequestError::NotFound(_)) => {}
                 // What stops the supervisor stops all below it.
@@ -310,7 +392,7 @@ impl Executor for SupervisedExecutor {
         notice.into_iter().chain(own).reduce(|notice, own| format!("{notice}\n{own}"))
     }
 
-    /// Of the sandbox that there is; none is made for it.
+    /// Of the sandbox that there is; none is made for it. What stands still in it goes on doing so.
     fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
         Box::pin(async move {
             match self.inner.berth.visit() {
@@ -373,6 +455,25 @@ impl Executor for SupervisedExecutor {
                     return Ok(path);
                 }
                 // It was replaced just now, by one that does not have this.
+            }
+        })
+    }
+
+    /// Also none that takes the place of this one has it, and none is made for it.
+    #[cfg(target_os = "linux")]
+    fn withdraw<'a>(
+        &'a self,
+        shelf: Shelf,
+        name: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<(), SandboxError>> {
+        Box::pin(async move {
+            self.inner.berth.forget(shelf, name);
+            let Some(occupant) = self.inner.berth.visit() else { return Ok(()) };
+            match occupant.follow(occupant.executor.withdraw(shelf, name, options)).await {
+                // Whatever takes its place does not get it.
+                Err(error) if error.kind() == SandboxErrorKind::Lost => Ok(()),
+                done => done,
             }
         })
     }

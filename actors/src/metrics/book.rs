@@ -117,6 +117,7 @@ const fn class(kind: &ModelErrorKind) -> &'static str {
         ModelErrorKind::Protocol => "protocol",
         ModelErrorKind::Timeout => "timeout",
         ModelErrorKind::Overloaded => "overloaded",
+        ModelErrorKind::ContainerGone => "container_gone",
         ModelErrorKind::Script => "script",
         ModelErrorKind::Api(kind) => match kind {
             ApiErrorKind::InvalidRequest => "invalid_request_error",

@@ -93,6 +93,11 @@ impl SandboxMeter {
         Counted::one_of(gauge!(names::SANDBOXES_LIVE, "tenant" => Arc::clone(&self.tenant)))
     }
 
+    /// One is paused for as long as this is kept.
+    pub(crate) fn paused(&self) -> Counted {
+        Counted::one_of(gauge!(names::SANDBOXES_PAUSED, "tenant" => Arc::clone(&self.tenant)))
+    }
+
     /// One was not made.
     pub(crate) fn refused(&self, error: &SandboxError) {
         let is_overload = error.kind() == SandboxErrorKind::Overloaded;

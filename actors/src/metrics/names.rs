@@ -42,6 +42,9 @@ pub const SESSION_STARTS: &str = "conjure_session_starts_total";
 /// Sandboxes that serve calls. `tenant`.
 pub const SANDBOXES_LIVE: &str = "conjure_sandboxes_live";
 
+/// Sandboxes in which everything stands still until the next call, as nobody uses them; they are among those that serve calls. `tenant`.
+pub const SANDBOXES_PAUSED: &str = "conjure_sandboxes_paused";
+
 /// Sandboxes that were to be made. `tenant`; `outcome`: `ok`, `overloaded`, `failed`.
 pub const SANDBOX_STARTS: &str = "conjure_sandbox_starts_total";
 
@@ -96,6 +99,7 @@ pub fn describe() {
     describe_gauge!(SESSIONS_LIVE, Unit::Count, "Sessions that are live");
     describe_counter!(SESSION_STARTS, Unit::Count, "Sessions that came to be live");
     describe_gauge!(SANDBOXES_LIVE, Unit::Count, "Sandboxes that serve calls");
+    describe_gauge!(SANDBOXES_PAUSED, Unit::Count, "Sandboxes in which everything stands still");
     describe_counter!(SANDBOX_STARTS, Unit::Count, "Sandboxes that were to be made");
     describe_histogram!(SANDBOX_START_DURATION, Unit::Seconds, "How long sandboxes took to serve calls");
     describe_counter!(SANDBOXES_LOST, Unit::Count, "Sandboxes that ended without having been told to");

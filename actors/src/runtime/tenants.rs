@@ -10,7 +10,8 @@ use dashmap::DashMap;
 
 use super::error::RuntimeError;
 use crate::supervision::{
-    ChildId, Counts, Domain, Dynamic, Partitions, RequestError, StartError, Supervisor, SupervisorSpec,
+    ChildId, Counts, Domain, Dynamic, GivenUp, Partitions, RequestError, StartError, Supervisor,
+    SupervisorSpec,
 };
 
 /// The way to the tenants' supervisors.
@@ -56,7 +57,12 @@ impl Tenants {
             return Ok(known);
         }
         let id = ChildId::new(tenant.as_str())?;
-        let spec = SupervisorSpec::dynamic(id).capacity(self.capacity).tenant(tenant.clone());
+        let spec = SupervisorSpec::dynamic(id)
+            .capacity(self.capacity)
+            .domain(Domain::EachChild)
+            // Whoever wants such a session again has it started anew.
+            .given_up(GivenUp::Forgotten)
+            .tenant(tenant.clone());
         let (spec, supervisor) = spec.build();
         let supervisor = match self.partitions.start_child(spec, deadline).await {
             Ok(_) => supervisor,

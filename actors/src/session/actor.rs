@@ -5,6 +5,8 @@
 //! The actor never awaits the journal, a model or a tool, but in its start and its last words. When it ends in whatever
 //! way, nothing that was acknowledged is lost: the next incarnation takes the lease anew and loads what is recorded.
 
+mod belongings;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +14,9 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
-    CommandKind, Conversation, LedgerError, Limits, Profile, Step, SubmitError, next,
+    ArtifactContent, CommandKind, Conversation, LedgerError, Limits, Profile, Step, SubmitError, next,
 };
 use conjure_journal::JournalError;
-use conjure_sandbox::{CallOptions, Executor};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -26,34 +27,39 @@ use super::error::SessionError;
 use super::lease::{HeldLease, LeaseEnd};
 use super::ledger::{JournalLedger, failure};
 use super::mail::{Mail, Parcel, Return, tell};
-use super::message::{Answer, SessionMessage};
+use super::message::SessionMessage;
+use super::producing::is_due;
+use super::retry::Retry;
 use super::shared::{Driven, Shared};
 use super::spec::{Fitting, Resume, SessionParts};
-use super::work::{Errand, Order, Outcome, answer_all, has_run_tools};
+use super::work::{Errand, Order, Outcome, answer_all, awaits_somebody, has_run_tools};
+use crate::artifacts::RegistryPlace;
 use crate::executors::{Began, Executors};
 use crate::journal::CallFailure;
-use crate::metrics::Counted;
+use crate::metrics::{Counted, SandboxMeter};
 use crate::supervision::{Context, Failure, Flow, Job, Worker};
 use crate::tenants::BudgetedModel;
-
-/// When what the journal failed is tried again; twice as long after each further failure, up to the other.
-const RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(120);
 
 pub(crate) struct SessionActor {
     shared: Arc<Shared>,
     parts: Arc<SessionParts>,
+    /// Where what takes long is done for the session's artifacts.
+    registry: RegistryPlace,
+    /// The contents of its artifacts that are kept, and who sees to that, one at a time.
+    kept: Vec<ArtifactContent>,
+    keeping: Arc<tokio::sync::Mutex<()>>,
     limits: Limits,
     place: Place,
     /// Until when what is in the sandbox may be brought to the host, when the actor ends.
     bring_by: Deadline,
     errands: u64,
-    /// How many errands in a row the journal has failed.
-    failures: u32,
+    retry: Retry,
     /// What waits for the errand's end. What is left when the actor ends goes back to whoever sent it.
     stash: VecDeque<Parcel>,
-    /// Listings under way.
+    /// Listings under way, and openings of files.
     listings: Vec<Job>,
+    /// Whether it was not recorded before the start which files the last turn produced.
+    owes_files: bool,
     _counted: Counted,
 }
 
@@ -67,13 +73,9 @@ enum Place {
 
 impl SessionActor {
     /// Takes the lease, loads the conversation, and has its parts made.
-    pub(crate) async fn start(
-        shared: Arc<Shared>,
-        executors: Executors,
-        context: Context<Mail>,
-    ) -> Result<Self, SessionError> {
+    pub(crate) async fn start(shared: Arc<Shared>, context: Context<Mail>) -> Result<Self, SessionError> {
         shared.began(context.address());
-        match Self::try_start(&shared, executors, &context).await {
+        match Self::try_start(&shared, &context).await {
             Ok(actor) => Ok(actor),
             Err(error) => {
                 // What the session cannot help does not count against it.
@@ -86,11 +88,7 @@ impl SessionActor {
         }
     }
 
-    async fn try_start(
-        shared: &Arc<Shared>,
-        executors: Executors,
-        context: &Context<Mail>,
-    ) -> Result<Self, SessionError> {
+    async fn try_start(shared: &Arc<Shared>, context: &Context<Mail>) -> Result<Self, SessionError> {
         let setting = &shared.setting;
         let options = &setting.options;
         let waiting = context.waits_for("the session's lease");
@@ -102,12 +100,13 @@ impl SessionActor {
             }
             Err(error) => return Err(failure(error).into()),
         };
-        let executors = executors.anew();
+        let executors = Executors::vacant(options.executors, context.ground())
+            .counted_by(SandboxMeter::new(&setting.meter, &shared.key.tenant));
         {
             let (address, stopping) = (context.address().clone(), context.stopping().clone());
             let tell = |end| async move { tell(&address, &stopping, Mail::LeaseOver(end)).await };
-            let (lease, executors) = (lease.clone(), executors.clone());
-            context.spawn_lasting_upkeep(move |over| async move { lease.hold(executors, &over, tell).await });
+            let (lease, mooring) = (lease.clone(), executors.mooring());
+            context.spawn_lasting_upkeep(move |over| lease.hold(mooring, over, tell));
         }
         drop(waiting);
         let waiting = context.waits_for("the session's events");
@@ -141,23 +140,31 @@ impl SessionActor {
         let starters = Arc::clone(shared);
         context.spawn(async move { starters.until_answered().await }).detach();
 
-        let goes_on = conversation.state().turn().is_some() || conversation.state().queue().len() > 0;
+        let owes_files = is_due(conversation.state(), &parts.outputs);
+        let goes_on =
+            conversation.state().turn().is_some() || conversation.state().queue().len() > 0 || owes_files;
         if goes_on && (options.resume == Resume::AtStart || shared.is_attached()) {
             // The queue has room: the actor has just begun.
             let _ = context.address().send(Mail::Attached);
         }
-        Ok(Self {
+        let mut actor = Self {
             shared: Arc::clone(shared),
             parts: Arc::new(parts),
+            registry: RegistryPlace::vacant(context.ground()),
+            kept: Vec::new(),
+            keeping: Arc::default(),
             limits: profile.limits,
             place: Place::Home(Box::new(conversation)),
             bring_by: Deadline::NEVER,
             errands: 0,
-            failures: 0,
+            retry: Retry::default(),
             stash: VecDeque::new(),
             listings: Vec::new(),
+            owes_files,
             _counted: setting.meter.live_session(&shared.key.tenant),
-        })
+        };
+        actor.keep_contents(context);
+        Ok(actor)
     }
 
     fn is_draining(&self) -> bool {
@@ -170,7 +177,15 @@ impl SessionActor {
         match message {
             SessionMessage::Subscribe { from_seq, reply } => reply.send(Ok(self.shared.listen(from_seq))),
             SessionMessage::Snapshot { reply } => reply.send(Ok(self.shared.snapshot())),
-            SessionMessage::Files { reply } => self.list(reply, context),
+            SessionMessage::Listing { reply } => self.list(reply, context),
+            SessionMessage::Files { reply } => reply.send(Ok(self.shared.files())),
+            SessionMessage::OpenFile { file, reply } => self.open_file(*file, reply, context),
+            SessionMessage::StoreFile { file, reply } => self.store_file(*file, reply, context),
+            SessionMessage::ListArtifacts { reply } => {
+                let artifacts = self.parts.artifacts.as_ref();
+                reply.send(Ok(artifacts.map(|parts| self.shared.artifacts(parts)).unwrap_or_default()));
+            }
+            SessionMessage::Artifacts(request) => self.pass_on(request, context),
             SessionMessage::Executor { reply } => reply.send(self.executor()),
             message => return self.take_up_for_conversation(message, back, context),
         }
@@ -244,13 +259,19 @@ impl SessionActor {
                 return Flow::Continue;
             }
             SessionMessage::Decide { call, decision, reply } => Order::Decide { call, decision, reply },
+            SessionMessage::ChangeArtifacts { change, reply } => Order::Artifacts { change, reply },
             SessionMessage::Close { reply } => {
                 self.shared.did_well();
                 reply.send(Ok(()));
                 return Flow::Stop;
             }
             SessionMessage::Subscribe { .. }
+            | SessionMessage::Listing { .. }
             | SessionMessage::Files { .. }
+            | SessionMessage::OpenFile { .. }
+            | SessionMessage::StoreFile { .. }
+            | SessionMessage::ListArtifacts { .. }
+            | SessionMessage::Artifacts(_)
             | SessionMessage::Executor { .. }
             | SessionMessage::Snapshot { .. } => {
                 return Flow::Continue;
@@ -277,6 +298,14 @@ impl SessionActor {
                 Some((message, back)) => drop(Parcel::again(message, back)),
                 None => {}
             }
+        }
+    }
+
+    /// The errand that all this waited for came to nothing: whoever sent it hears that now, and not when the journal is tried again,
+    /// which may be long after they have stopped waiting.
+    fn refuse_all(&mut self, error: &SessionError) {
+        for (message, _) in self.stash.drain(..).filter_map(Parcel::open) {
+            refuse(message, error.clone());
         }
     }
 
@@ -339,7 +368,7 @@ impl SessionActor {
         let is_held = matches!(outcome, Outcome::Held(_));
         let conversation = match outcome {
             Outcome::Done(conversation) | Outcome::Held(conversation) => {
-                self.failures = 0;
+                self.retry.is_over();
                 self.shared.did_well();
                 conversation
             }
@@ -351,9 +380,11 @@ impl SessionActor {
                 tracing::warn!(session = %self.shared.key, %error, "the journal failed; the session is loaded anew");
                 self.shared.observe(conversation.state(), conversation.seq(), Driven::No);
                 self.place = Place::Home(conversation);
-                self.try_again_later(context);
+                self.retry.later(context);
                 self.shared.set_underway(Driven::No);
-                answer_all(replies, &Err(error.into()));
+                let error = SessionError::from(error);
+                answer_all(replies, &Err(error.clone()));
+                self.refuse_all(&error);
                 return Ok(Flow::Continue);
             }
             Outcome::Crashed(reason) => {
@@ -365,6 +396,7 @@ impl SessionActor {
         let has_turn = conversation.state().turn().is_some();
         self.shared.observe(conversation.state(), conversation.seq(), Driven::No);
         self.place = Place::Home(conversation);
+        self.keep_contents(context);
         if has_turn && !replies.is_empty() {
             // The errand did not drive the turn, which waits for a person, or it came to that before it saw the interruption.
             self.send_off(Order::Interrupt { replies }, context);
@@ -378,9 +410,9 @@ impl SessionActor {
                 return Ok(Flow::Stop);
             }
         }
-        // What waits for the tenant's budget is tried again when that changes, or with the next message.
+        // What waits for the tenant's budget is tried again when that changes, or with the next message; what waits for somebody, with that.
         if !is_held {
-            self.resume(context);
+            self.resume(Queued::Begins, context);
         }
         if let Place::Home(_) = self.place {
             self.shared.set_underway(Driven::No);
@@ -388,32 +420,30 @@ impl SessionActor {
         Ok(Flow::Continue)
     }
 
+    /// Nobody has said anything, but what was under way goes on.
+    fn go_on(&mut self, context: &Context<Mail>) -> Flow {
+        let is_awaited = matches!(&self.place, Place::Home(conversation)
+            if conversation.is_current() && awaits_somebody(conversation.state()));
+        self.resume(if is_awaited { Queued::Stays } else { Queued::Begins }, context);
+        Flow::Continue
+    }
+
     /// Drives on what was under way, or begins what waits.
-    fn resume(&mut self, context: &Context<Mail>) {
+    fn resume(&mut self, queued: Queued, context: &Context<Mail>) {
         let Place::Home(conversation) = &self.place else { return };
         match next(conversation.state()) {
             _ if !conversation.is_current() => self.send_off(Order::Resume, context),
             Step::AwaitApproval => {}
             Step::Idle => {
-                if conversation.state().queue().len() > 0 && !self.is_draining() {
+                let is_due = queued == Queued::Begins && conversation.state().queue().len() > 0;
+                if is_due && !self.is_draining() {
                     self.send_off(Order::StartQueued { limits: self.limits.clone() }, context);
+                } else if std::mem::take(&mut self.owes_files) {
+                    self.send_off(Order::Resume, context);
                 }
             }
             _ => self.send_off(Order::Resume, context),
         }
-    }
-
-    /// The journal failed: what is under way is tried again a little later, and then less and less often: an answer of the model
-    /// that could not be recorded was paid for.
-    fn try_again_later(&mut self, context: &Context<Mail>) {
-        let (address, stopping) = (context.address().clone(), context.stopping().clone());
-        let pause = RETRY.saturating_mul(1 << self.failures.min(16)).min(LONGEST_RETRY);
-        self.failures = self.failures.saturating_add(1);
-        self.listings.retain(|job| !job.is_finished());
-        self.listings.push(context.spawn(async move {
-            SystemClock.sleep_until(SystemClock.deadline(pause)).await;
-            tell(&address, &stopping, Mail::Attached).await;
-        }));
     }
 
     /// Somebody else has the session, or may have it soon: nothing more is written, and the actor ends.
@@ -429,30 +459,14 @@ impl SessionActor {
         self.shared.hub.give_up(why.to_string());
         Flow::Stop
     }
+}
 
-    fn executor(&self) -> Result<Arc<dyn Executor>, SessionError> {
-        self.parts.executor.clone().ok_or(SessionError::Unsupported { what: "no sandbox with files" })
-    }
-
-    fn list(&mut self, reply: Answer<conjure_sandbox::Listing>, context: &Context<Mail>) {
-        let executor = match self.executor() {
-            Ok(executor) => executor,
-            Err(error) => return reply.send(Err(error)),
-        };
-        self.listings.retain(|job| !job.is_finished());
-        if self.listings.len() >= INBOX {
-            return reply.send(Err(SessionError::overloaded("what lists the session's files")));
-        }
-        self.listings.push(context.spawn(async move {
-            let workspace = executor.layout().workspace.clone();
-            let options = CallOptions::until(reply.deadline());
-            let listing = executor.list(&workspace.to_string_lossy(), 8, 10_000, options).await;
-            reply.send(
-                listing
-                    .map_err(|error| SessionError::Files { kind: error.kind(), reason: error.to_string() }),
-            );
-        }));
-    }
+/// Whether what waits for its turn may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    Begins,
+    /// Until somebody says something ([`awaits_somebody`]).
+    Stays,
 }
 
 impl Worker for SessionActor {
@@ -461,9 +475,10 @@ impl Worker for SessionActor {
     async fn handle(&mut self, message: Mail, context: &Context<Mail>) -> Result<Flow, Failure> {
         match message {
             Mail::Said(parcel) => Ok(self.take_up(parcel, context)),
-            Mail::Attached => {
-                self.resume(context);
-                Ok(Flow::Continue)
+            Mail::Attached => Ok(self.go_on(context)),
+            Mail::TryAgain => {
+                self.retry.begins();
+                Ok(self.go_on(context))
             }
             Mail::Back { errand, outcome } => self.back(errand, outcome, context),
             Mail::LeaseOver(end) => Ok(self.give_up(&end)),

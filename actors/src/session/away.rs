@@ -82,6 +82,31 @@ impl Away {
                     Some((SessionMessage::Steer { input, reply }, back))
                 }
             },
+            SessionMessage::ChangeArtifacts { change, reply } => match self.inbox.try_reserve() {
+                Ok(permit) => {
+                    let again = change.clone();
+                    let acknowledge = move |receipt| match receipt {
+                        Receipt::Recorded => reply.send(Ok(())),
+                        // The turn is over: it is sent again.
+                        Receipt::NotTaken(_) => {
+                            drop(Parcel::again(
+                                SessionMessage::ChangeArtifacts { change: again, reply },
+                                back,
+                            ));
+                        }
+                        other => reply.send(Err(not_taken(other))),
+                    };
+                    permit.send(Post::artifacts(change, acknowledge));
+                    None
+                }
+                Err(mpsc::error::TrySendError::Full(())) => {
+                    reply.send(Err(SessionError::overloaded("the running turn's inbox")));
+                    None
+                }
+                Err(mpsc::error::TrySendError::Closed(())) => {
+                    Some((SessionMessage::ChangeArtifacts { change, reply }, back))
+                }
+            },
             other => Some((other, back)),
         }
     }
@@ -103,10 +128,12 @@ fn steered(receipt: Receipt) -> Result<u64, SessionError> {
 
 fn not_taken(receipt: Receipt) -> SessionError {
     match receipt {
-        Receipt::Refused(rejection) => rejection.into(),
+        Receipt::Refused(rejection) => SessionError::refused(rejection),
         Receipt::Failed(error) => error.into(),
         Receipt::NotTaken(_) => SessionError::NotRunning,
-        Receipt::Steered { .. } | Receipt::Queued { .. } | Receipt::Unknown => SessionError::Lost,
+        Receipt::Steered { .. } | Receipt::Queued { .. } | Receipt::Recorded | Receipt::Unknown => {
+            SessionError::Lost
+        }
     }
 }
 
@@ -119,10 +146,16 @@ pub(crate) fn refuse(message: SessionMessage, error: SessionError) {
         SessionMessage::Send { reply, .. } => tell(reply, error),
         SessionMessage::Steer { reply, .. } => tell(reply, error),
         SessionMessage::Subscribe { reply, .. } => tell(reply, error),
+        SessionMessage::Listing { reply } => tell(reply, error),
         SessionMessage::Files { reply } => tell(reply, error),
+        SessionMessage::OpenFile { reply, .. } => tell(reply, error),
+        SessionMessage::StoreFile { reply, .. } => tell(reply, error),
+        SessionMessage::ListArtifacts { reply } => tell(reply, error),
+        SessionMessage::Artifacts(request) => request.refuse(error),
         SessionMessage::Executor { reply } => tell(reply, error),
         SessionMessage::Snapshot { reply } => tell(reply, error),
         SessionMessage::TakeBack { reply, .. }
+        | SessionMessage::ChangeArtifacts { reply, .. }
         | SessionMessage::Interrupt { reply }
         | SessionMessage::Decide { reply, .. }
         | SessionMessage::Close { reply } => tell(reply, error),

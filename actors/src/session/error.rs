@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use conjure_artifact::{ArtifactError, OutputError};
 use conjure_base::SessionId;
 use conjure_conversation::{LedgerError, Rejection};
 use conjure_sandbox::SandboxErrorKind;
 
+use crate::artifacts::ArtifactFailure;
 use crate::supervision::{CallError, RequestError, StartError};
 use crate::tenants::QuotaExceeded;
 
@@ -92,16 +94,31 @@ pub enum SessionError {
         /// Why.
         reason: String,
     },
+    /// A file that it produced is not to be had.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// An artifact is not to be had, or not registered.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactFailure),
 }
 
 impl SessionError {
     /// Whether nothing was done, so that the same message may be sent again a little later.
     #[must_use]
-    pub const fn is_retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
             Self::Overloaded { .. } => true,
             Self::Quota(exceeded) => exceeded.is_retryable(),
+            Self::Artifact(failure) => failure.error().is_retryable(),
             _ => false,
+        }
+    }
+
+    /// What the machine refused, told as what it is about.
+    pub(crate) fn refused(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::ArtifactExists { name } => ArtifactError::Exists { name }.into(),
+            other => other.into(),
         }
     }
 
@@ -116,6 +133,12 @@ impl SessionError {
             StartError::Request(RequestError::ShuttingDown(_)) => Self::ShuttingDown,
             other => Self::NotStarted { reason: other.to_string() },
         }
+    }
+}
+
+impl From<ArtifactError> for SessionError {
+    fn from(error: ArtifactError) -> Self {
+        Self::Artifact(error.into())
     }
 }
 

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use conjure_artifact::{OutputContent, Source};
 use conjure_base::{CallId, Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Block, Decision, Limits, QueueId};
+use conjure_conversation::{Block, Decision, Limits, QueueId, SessionFile};
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
 
@@ -14,6 +15,7 @@ use super::message::{Answer, SessionMessage, SessionSnapshot};
 use super::shared::Shared;
 use super::spec::Setting;
 use super::subscription::{Subscription, Turn};
+use crate::artifacts::Artifacts;
 use crate::supervision::{Reply, SendError, Supervisor};
 
 /// A session, whichever incarnation of its actor runs, or none: the next message starts one. Cheap to clone; dropping it
@@ -156,12 +158,47 @@ impl Session {
         self.ask(|reply| SessionMessage::Subscribe { from_seq, reply }).await
     }
 
-    /// The files in its workspace.
+    /// All that lies in its workspace now, whoever put it there.
     ///
     /// # Errors
-    /// When it has none, or they cannot be listed.
-    pub async fn files(&self) -> Result<Listing, SessionError> {
+    /// When it has none, or it cannot be listed.
+    pub async fn listing(&self) -> Result<Listing, SessionError> {
+        self.ask(|reply| SessionMessage::Listing { reply }).await
+    }
+
+    /// The files that its turns created or changed, in its workspace and with whoever ran its hosted skills, with their sizes, types and
+    /// digests as they were when the turn ended. Whoever has heard of a turn's end finds its files here, unless they could not be listed
+    /// then; turns that ran no tools have none.
+    ///
+    /// # Errors
+    /// When the session cannot be started.
+    pub async fn files(&self) -> Result<Vec<SessionFile>, SessionError> {
         self.ask(|reply| SessionMessage::Files { reply }).await
+    }
+
+    /// Opens one of them, as it is now. The stream is good for as long as the session is live; one that breaks off ends with an error.
+    ///
+    /// # Errors
+    /// [`SessionError::Output`]: the session has produced no such file, or it is gone or changed into something else.
+    pub async fn open_file(&self, file: &SessionFile) -> Result<OutputContent, SessionError> {
+        let file = Box::new(file.clone());
+        self.ask(|reply| SessionMessage::OpenFile { file, reply }).await
+    }
+
+    /// The files and data that it is given, by name.
+    #[must_use]
+    pub fn artifacts(&self) -> Artifacts {
+        Artifacts::of(self.clone())
+    }
+
+    /// One of its produced files as the source of an artifact of another session of the same tenant: its bytes, as they are now, are put
+    /// into the tenant's store.
+    ///
+    /// # Errors
+    /// As for [`Session::open_file`]; [`SessionError::Artifact`] when it cannot be kept.
+    pub async fn artifact_of(&self, file: &SessionFile) -> Result<Source, SessionError> {
+        let file = Box::new(file.clone());
+        self.ask(|reply| SessionMessage::StoreFile { file, reply }).await
     }
 
     /// What its tools run in: to look at its files, to know what it keeps apart, to bring
@@ -218,7 +255,7 @@ impl Session {
         self.shared.listen(from_seq)
     }
 
-    async fn ask<T: Send + 'static>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
         message: impl FnOnce(Answer<T>) -> SessionMessage + Send,
     ) -> Result<T, SessionError> {

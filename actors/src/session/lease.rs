@@ -14,7 +14,7 @@ use conjure_journal::{Epoch, Owner, SessionKey};
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::failure;
-use crate::executors::Executors;
+use crate::executors::Mooring;
 use crate::journal::{CallFailure, JournalAccess};
 
 /// A lease that is held.
@@ -62,8 +62,8 @@ impl HeldLease {
     /// Keeps it until its owner is over and the sandbox is gone, and gives it back. Where it ends before, `tell` tells its owner.
     pub(crate) async fn hold<F>(
         self,
-        executors: Executors,
-        over: &CancellationToken,
+        mooring: Arc<Mooring>,
+        over: CancellationToken,
         tell: impl FnOnce(LeaseEnd) -> F,
     ) where
         F: Future<Output = ()>,
@@ -74,9 +74,9 @@ impl HeldLease {
         if let Some(end) = ended {
             Box::pin(over.run_until_cancelled(tell(end))).await;
             over.cancelled().await;
-            return Box::pin(executors.close()).await;
+            return Box::pin(mooring.close()).await;
         }
-        let mut closing = Box::pin(executors.close());
+        let mut closing = Box::pin(mooring.close());
         tokio::select! {
             biased;
             () = &mut closing => {

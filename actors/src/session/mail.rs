@@ -14,6 +14,8 @@ pub(crate) enum Mail {
     Said(Parcel),
     /// Somebody attached: what was under way goes on.
     Attached,
+    /// What the journal failed is tried again.
+    TryAgain,
     Back {
         errand: u64,
         outcome: Outcome,

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use conjure_artifact::{OutputContent, Source};
 use conjure_base::{CallId, TurnId};
 use conjure_conversation::{
-    Approval, Block, Decision, FinishedTurn, Grant, Limits, PinnedSkill, QueueId, Usage,
+    Approval, Artifact, ArtifactChange, Block, Decision, FinishedTurn, Grant, Limits, PinnedSkill, QueueId,
+    SessionFile, Usage,
 };
 use conjure_sandbox::{Executor, Listing};
 
 use super::error::SessionError;
 use super::subscription::{Accepted, Subscription};
+use crate::artifacts::ArtifactRequest;
 use crate::supervision::Reply;
 
 /// An answer of a session.
@@ -64,11 +67,44 @@ pub enum SessionMessage {
         /// Given the subscription.
         reply: Answer<Subscription>,
     },
-    /// Somebody asks for the files in the session's workspace.
-    Files {
+    /// Somebody asks for all that lies in the session's workspace.
+    Listing {
         /// Given the listing.
         reply: Answer<Listing>,
     },
+    /// Somebody asks for the files that its turns produced.
+    Files {
+        /// Given them, by where they lie.
+        reply: Answer<Vec<SessionFile>>,
+    },
+    /// Somebody wants to read one of them.
+    OpenFile {
+        /// Which.
+        file: Box<SessionFile>,
+        /// Given its bytes.
+        reply: Answer<OutputContent>,
+    },
+    /// Somebody wants the bytes of one of them for another session of the tenant.
+    StoreFile {
+        /// Which.
+        file: Box<SessionFile>,
+        /// Given the source of an artifact.
+        reply: Answer<Source>,
+    },
+    /// Somebody asks for the session's artifacts.
+    ListArtifacts {
+        /// Given them.
+        reply: Answer<Arc<[Arc<Artifact>]>>,
+    },
+    /// The session's artifacts change.
+    ChangeArtifacts {
+        /// How.
+        change: ArtifactChange,
+        /// Told when it is recorded.
+        reply: Answer<()>,
+    },
+    /// Something is asked of its artifacts that takes longer.
+    Artifacts(ArtifactRequest),
     /// Somebody asks for what its tools run in.
     Executor {
         /// Given it.

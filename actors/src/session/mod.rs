@@ -20,12 +20,16 @@ mod hub;
 mod lease;
 mod ledger;
 mod mail;
+mod producing;
 mod redaction;
+mod retry;
 mod shared;
+mod uploading;
 mod work;
 
 pub(crate) use ledger::encoded;
-pub(crate) use shared::{Forget, Shared};
+pub(crate) use mail::{Mail, Parcel};
+pub(crate) use shared::{Forget, Shared, lock};
 
 pub use error::SessionError;
 pub use handle::{Input, Session};

@@ -4,14 +4,16 @@
 //! conversation. How the actor is found again is here, too: where none runs, one caller at a time has it started.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conjure_base::{Clock, Deadline, Redactor, SystemClock};
+use conjure_base::{Clock, Deadline, Redactor, SystemClock, Timestamp, TurnId};
 use conjure_conversation::{
-    Event, EventKind, FinishedTurn, Message, ModelEvent, Observer, State, Step, next,
+    Artifact, ArtifactContent, Event, EventKind, FileSource, FinishedTurn, Message, ModelEvent, Observer,
+    SessionFile, Standing, State, Step, next,
 };
 use conjure_journal::SessionKey;
 use serde_json::value::RawValue;
@@ -25,6 +27,7 @@ use super::mail::Mail;
 use super::message::{SessionSnapshot, SessionStatus};
 use super::redaction::{redact_json, redact_stop};
 use super::spec::{Resume, Setting};
+use crate::artifacts::ArtifactParts;
 use crate::metrics::Book;
 use crate::supervision::{Address, Exit, RequestError, StartError, StartFailure, Supervisor};
 use crate::tenants::Account;
@@ -55,8 +58,11 @@ pub(crate) struct Shared {
     pub(crate) audit: Audit,
     counts: Book,
     pub(crate) snapshot: Mutex<SessionSnapshot>,
+    belongings: Mutex<Belongings>,
+    /// The last turn that is known to have produced no files.
+    made_nothing: Mutex<Option<TurnId>>,
     /// The end of a turn that is told of when its files are on the host.
-    held_end: Mutex<Option<FinishedTurn>>,
+    held_end: Mutex<Option<Box<FinishedTurn>>>,
     /// Whether it was deleted with its tenant.
     is_gone: AtomicBool,
     /// Whether the conversation is on an errand.
@@ -67,6 +73,15 @@ pub(crate) struct Shared {
 
 /// What is done when nobody holds a session any more.
 pub(crate) type Forget = Box<dyn FnOnce() + Send>;
+
+/// What a session has, as of what was recorded last.
+#[derive(Debug, Clone, Default)]
+struct Belongings {
+    standing: Standing,
+    /// When something was recorded last, but for what a turn records.
+    touched: Timestamp,
+    files: Arc<BTreeMap<(FileSource, String), SessionFile>>,
+}
 
 /// What must not leave a session.
 #[derive(Debug, Default)]
@@ -116,6 +131,8 @@ impl Shared {
             health: Mutex::default(),
             redactor: Mutex::default(),
             snapshot: Mutex::new(SessionSnapshot::nothing()),
+            belongings: Mutex::default(),
+            made_nothing: Mutex::default(),
             held_end: Mutex::default(),
             is_gone: AtomicBool::new(false),
             underway: Mutex::new(Driven::No),
@@ -366,10 +383,47 @@ impl Shared {
         snapshot
     }
 
+    /// The files that its turns produced.
+    pub(crate) fn files(&self) -> Vec<SessionFile> {
+        let files = Arc::clone(&lock(&self.belongings).files);
+        files.values().cloned().collect()
+    }
+
+    /// Its artifacts, as of now: those that nobody used for too long are gone, also where that is not recorded yet.
+    pub(crate) fn artifacts(&self, parts: &ArtifactParts) -> Arc<[Arc<Artifact>]> {
+        let Belongings { standing, touched, .. } = lock(&self.belongings).clone();
+        let is_idle = matches!(lock(&self.snapshot).status, SessionStatus::Idle);
+        if is_idle && parts.options().are_expired(touched, SystemClock.timestamp()) {
+            return Arc::default();
+        }
+        Arc::clone(standing.artifacts())
+    }
+
+    /// The contents of all its artifacts.
+    pub(crate) fn contents(&self) -> Vec<ArtifactContent> {
+        let standing = lock(&self.belongings).standing.clone();
+        standing.artifacts().iter().filter_map(|artifact| artifact.content.clone()).collect()
+    }
+
+    /// This turn produced no files.
+    pub(crate) fn note_nothing(&self, turn: TurnId) {
+        *lock(&self.made_nothing) = Some(turn);
+    }
+
+    /// Whether that is known of a turn.
+    pub(crate) fn made_nothing(&self, turn: TurnId) -> bool {
+        *lock(&self.made_nothing) == Some(turn)
+    }
+
+    /// Whether one of its turns produced this file.
+    pub(crate) fn has_file(&self, file: &SessionFile) -> bool {
+        lock(&self.belongings).files.contains_key(&(file.source, file.id.clone()))
+    }
+
     /// The end of a turn is told of, where it was held back.
     pub(crate) fn tell_end(&self) {
         if let Some(last) = lock(&self.held_end).take() {
-            lock(&self.snapshot).finish(last);
+            lock(&self.snapshot).finish(*last);
         }
         self.hub.tell_ends();
     }
@@ -395,6 +449,7 @@ impl Shared {
             usage: *state.usage(),
             last_text: state.last_text(),
         };
+        self.belongings(state);
         self.hub.tell();
     }
 }
@@ -463,7 +518,15 @@ impl SessionSnapshot {
 /// The conversation tells here what it recorded.
 impl Observer for Shared {
     fn finished(&self, turn: &FinishedTurn) {
-        *lock(&self.held_end) = Some(turn.clone());
+        *lock(&self.held_end) = Some(Box::new(turn.clone()));
+    }
+
+    fn belongings(&self, state: &State) {
+        *lock(&self.belongings) = Belongings {
+            standing: state.standing().clone(),
+            touched: state.touched(),
+            files: state.shared_files(),
+        };
     }
 
     fn recorded(&self, seq: u64, event: &Event) {
@@ -483,7 +546,7 @@ impl Observer for Shared {
                 // What it was is known by now.
                 EventKind::TurnFinished { .. } if !self.hub.holds_ends() => {
                     if let Some(last) = lock(&self.held_end).take() {
-                        snapshot.finish(last);
+                        snapshot.finish(*last);
                     }
                 }
                 _ => {}

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_artifact::{OutputStore, Uploads};
 use conjure_base::Redactor;
 use conjure_conversation::{CANCEL_GRACE, Compaction, Composer, Model, Profile, ToolRunner};
 use conjure_journal::{Owner, SessionKey};
@@ -11,6 +12,7 @@ use conjure_sandbox::Executor;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use crate::artifacts::ArtifactParts;
 use crate::executors::{ExecutorOptions, Executors};
 use crate::journal::JournalAccess;
 use crate::metrics::Meter;
@@ -30,6 +32,12 @@ pub struct SessionParts {
     pub redactor: Redactor,
     /// Where the tools' files lie, where they lie somewhere.
     pub executor: Option<Arc<dyn Executor>>,
+    /// Where the files lie that its turns produce. Each is asked behind every turn that ran tools.
+    pub outputs: Vec<Arc<dyn OutputStore>>,
+    /// What its artifacts are worked with, where it may have some.
+    pub artifacts: Option<ArtifactParts>,
+    /// What gives its artifacts to the service that runs its hosted skills, where one does.
+    pub uploads: Option<Uploads>,
 }
 
 impl fmt::Debug for SessionParts {

@@ -8,11 +8,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{CallId, Deadline};
+use conjure_artifact::ArtifactOptions;
+use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
 use conjure_conversation::{
-    Block, BlockKind, CallStatus, CommandKind, Conversation, Decision, DriveError, InterruptCause,
-    LedgerError, Limits, OpenCall, Post, QueueId, Rejection, Rim, State, Step, SubmitError, TurnOptions,
-    next, run_turn,
+    ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, Decision, DriveError,
+    InterruptCause, LedgerError, Limits, ModelErrorKind, OpenCall, Post, QueueId, Rejection, Rim, State,
+    Step, SubmitError, TurnOptions, TurnStop, next, run_turn,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
@@ -21,9 +22,12 @@ use tokio_util::sync::CancellationToken;
 use super::bringing::{HeldEnd, bring_back};
 use super::error::SessionError;
 use super::message::Answer;
+use super::producing::{Occasion, record_files};
 use super::shared::{Driven, Shared};
 use super::spec::SessionParts;
 use super::subscription::Accepted;
+use super::uploading::give_artifacts;
+use crate::artifacts::ArtifactParts;
 use crate::tenants::{NotReserved, estimate};
 
 /// What an errand is sent for.
@@ -58,6 +62,10 @@ pub(crate) enum Order {
     Interrupt {
         replies: Vec<Answer<()>>,
     },
+    Artifacts {
+        change: ArtifactChange,
+        reply: Answer<()>,
+    },
     /// Nothing but to drive on.
     Resume,
 }
@@ -70,14 +78,15 @@ pub(crate) struct Errand {
     pub(crate) parts: Arc<SessionParts>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) grace: Duration,
-    /// Whether what waits for its turn does not fit into the tenant's budget.
+    /// Whether what waits for its turn goes on waiting: it does not fit into the tenant's budget, or somebody is to look first
+    /// at what the last turn came to.
     pub(crate) is_held: bool,
 }
 
 /// What comes back of an errand.
 pub(crate) enum Outcome {
     Done(Box<Conversation>),
-    /// What waits for its turn does not fit into the tenant's budget, and goes on waiting.
+    /// What waits for its turn goes on waiting, for the tenant's budget or for somebody who says that it may begin.
     Held(Box<Conversation>),
     /// The journal failed; the conversation loads itself anew before its next command.
     Journal(Box<Conversation>, LedgerError),
@@ -90,6 +99,14 @@ impl Outcome {
     pub(crate) fn has_no_turn(&self) -> bool {
         matches!(self, Self::Done(conversation) | Self::Held(conversation) if conversation.state().turn().is_none())
     }
+}
+
+/// Whether what waits for its turn is not begun by itself: nobody knows what the service did in the last one. It is with the next message,
+/// or when one is taken back.
+pub(crate) fn awaits_somebody(state: &State) -> bool {
+    let stop = state.last_turn().map(|last| &last.stop);
+    state.turn().is_none()
+        && matches!(stop, Some(TurnStop::ModelFailed(error)) if error.kind == ModelErrorKind::OutcomeUnknown)
 }
 
 impl Errand {
@@ -105,6 +122,7 @@ impl Errand {
 
     async fn carry_out(&mut self) -> Result<(), LedgerError> {
         let order = std::mem::replace(&mut self.order, Order::Resume);
+        let mut is_said = matches!(order, Order::Queue { .. } | Order::TakeBack { .. });
         let mut result = match self.obey(order).await {
             Ok(()) => self.drive().await,
             failed => failed,
@@ -112,21 +130,31 @@ impl Errand {
         // What came too late for the turn is queued, or goes back to whoever sent it.
         self.inbox.close();
         while let Some(post) = self.inbox.recv().await {
+            // Whoever said it may have seen how the turn ended.
+            is_said = true;
             match &result {
                 Ok(()) => result = post.submit(&mut self.conversation).await,
                 Err(error) => post.fail(error.clone()),
             }
         }
+        self.is_held |= !is_said && awaits_somebody(self.conversation.state());
         result
     }
 
     /// Drives the turn on, where one runs that waits for nobody.
     async fn drive(&mut self) -> Result<(), LedgerError> {
         let state = self.conversation.state();
-        if matches!(next(state), Step::Idle | Step::AwaitApproval) {
-            return Ok(());
+        match next(state) {
+            Step::AwaitApproval => return Ok(()),
+            Step::Idle => return self.record_files_later().await,
+            _ => {}
         }
         self.shared.observe(state, self.conversation.seq(), Driven::Yes);
+        if let Some(uploads) = &self.parts.uploads
+            && next(self.conversation.state()) == Step::CallModel
+        {
+            give_artifacts(&mut self.conversation, &self.shared.key, uploads, &self.cancel).await?;
+        }
         let inbox = &mut self.inbox;
         let options = TurnOptions {
             cancel: self.cancel.clone(),
@@ -137,24 +165,60 @@ impl Errand {
         };
         let rim =
             Rim { model: &*self.parts.model, composer: &*self.parts.composer, tools: &*self.parts.tools };
-        let _end = self.parts.executor.is_some().then(|| HeldEnd::of(&self.shared));
+        let has_files = self.parts.executor.is_some() || !self.parts.outputs.is_empty();
+        let _end = has_files.then(|| HeldEnd::of(&self.shared));
         let driven = run_turn(&mut self.conversation, rim, options).await;
         bring_back(&self.shared.key, self.parts.executor.as_deref(), &self.cancel).await;
         match driven {
-            Ok(_) | Err(DriveError::NoTurn) => Ok(()),
+            Ok(_) | Err(DriveError::NoTurn) => {
+                let occasion = Occasion::TurnEnded(&self.cancel);
+                let (shared, outputs) = (&self.shared, &self.parts.outputs);
+                record_files(&mut self.conversation, shared, outputs, occasion).await
+            }
             Err(DriveError::Ledger(error)) => Err(error),
             Err(other) => Err(LedgerError::Failed { reason: other.to_string() }),
         }
     }
 
+    /// Records the files of the turn before, where that did not come about behind it.
+    async fn record_files_later(&mut self) -> Result<(), LedgerError> {
+        let (shared, outputs) = (&self.shared, &self.parts.outputs);
+        record_files(&mut self.conversation, shared, outputs, Occasion::Later).await
+    }
+
+    /// What is to be recorded before anybody uses the session again.
+    async fn put_in_order(&mut self) -> Result<(), LedgerError> {
+        self.record_files_later().await?;
+        let options = self.parts.artifacts.as_ref().map(ArtifactParts::options);
+        if options.is_some_and(|options| have_expired(self.conversation.state(), options)) {
+            tracing::info!(session = %self.shared.key, "the session's artifacts have expired");
+            self.submit(CommandKind::ClearArtifacts).await.map(drop)?;
+        }
+        Ok(())
+    }
+
     async fn obey(&mut self, order: Order) -> Result<(), LedgerError> {
+        if let Order::Start { .. } | Order::StartQueued { .. } | Order::Artifacts { .. } = order
+            && let Err(error) = self.put_in_order().await
+        {
+            match order {
+                Order::Start { reply, .. } => reply.send(Err(error.clone().into())),
+                Order::Artifacts { reply, .. } => reply.send(Err(error.clone().into())),
+                _ => {}
+            }
+            return Err(error);
+        }
         match order {
             Order::Resume => self.submit(CommandKind::Recover).await.map(drop),
             Order::StartQueued { limits } => {
                 let first = self.conversation.state().queue().next();
                 let input = first.map(|queued| queued.input.clone()).unwrap_or_default();
                 match self.afford(&input).await {
-                    Ok(()) => self.submit(CommandKind::StartQueued { limits }).await.map(drop),
+                    Ok(()) => {
+                        let submitted = self.submit(CommandKind::StartQueued { limits }).await;
+                        self.turn_begins();
+                        submitted.map(drop)
+                    }
                     Err(error) => {
                         tracing::info!(session = %self.shared.key, %error, "what waits goes on waiting");
                         self.is_held = true;
@@ -168,6 +232,7 @@ impl Errand {
                     return Ok(());
                 }
                 let submitted = self.submit(CommandKind::StartTurn { input, limits }).await;
+                self.turn_begins();
                 let turn = self.conversation.state().turn().map(|turn| turn.id());
                 let accepted = turn.map(|turn| Accepted::Started { turn, seq: self.last_seq() });
                 self.answer(reply, submitted, accepted.ok_or(SessionError::Lost))
@@ -191,6 +256,10 @@ impl Errand {
                 let submitted = self.submit(CommandKind::Unqueue { id }).await;
                 self.answer(reply, submitted, Ok(()))
             }
+            Order::Artifacts { change, reply } => {
+                let submitted = self.submit(change.into()).await;
+                self.answer(reply, submitted, Ok(()))
+            }
             Order::Decide { call, decision, reply } => {
                 let submitted = self.submit(CommandKind::Decide { call, decision }).await;
                 self.answer(reply, submitted, Ok(()))
@@ -206,6 +275,15 @@ impl Errand {
                 answer_all(replies, &result);
                 ended
             }
+        }
+    }
+
+    /// Whoever lists what the turn produces is told that it begins, where it does.
+    fn turn_begins(&self) {
+        let Some(turn) = self.conversation.state().turn() else { return };
+        for store in &self.parts.outputs {
+            // A crash of it costs no more than exactness.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| store.turn_begins(turn.id())));
         }
     }
 
@@ -252,7 +330,7 @@ impl Errand {
     ) -> Result<(), LedgerError> {
         match submitted {
             Ok(Ok(())) => reply.send(value),
-            Ok(Err(rejection)) => reply.send(Err(rejection.into())),
+            Ok(Err(rejection)) => reply.send(Err(SessionError::refused(rejection))),
             Err(error) => {
                 reply.send(Err(error.clone().into()));
                 return Err(error);
@@ -260,6 +338,12 @@ impl Errand {
         }
         Ok(())
     }
+}
+
+/// Whether its artifacts are gone because nobody used the session for so long.
+fn have_expired(state: &State, options: &ArtifactOptions) -> bool {
+    let is_used = state.turn().is_some() || state.standing().artifacts().is_empty();
+    !is_used && options.are_expired(state.touched(), SystemClock.timestamp())
 }
 
 /// Whether a tool of it was ever started.

@@ -13,6 +13,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::address::{Address, Port};
 use super::exit::panic_text;
+use super::ground::Ground;
 use super::id::ChildId;
 use super::idleness::Idleness;
 use super::life::{Life, Presence};
@@ -207,8 +208,8 @@ impl<M: Send + 'static> Context<M> {
         let task = async move {
             // Dropped after the work, whatever ends it.
             let Some(_underway) = underway else { return };
-            // Its making, too, is the actor's code.
-            let work = AssertUnwindSafe(async { work(over).await }).catch_unwind();
+            // Its making, too, is the actor's code. Boxed: a future keeps what it was made of beside what it became.
+            let work = AssertUnwindSafe(async move { Box::pin(work(over)).await }).catch_unwind();
             if let Err(payload) = work.await {
                 tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
             }
@@ -228,6 +229,18 @@ impl<M: Send + 'static> Context<M> {
             }
         };
         Job(AbortOnDropHandle::new(self.inner.jobs.spawn_blocking(task)))
+    }
+
+    /// Where others can stand below the actor.
+    #[must_use]
+    pub fn ground(&self) -> Ground {
+        let Inner { life, presence, over, upkeep, .. } = &*self.inner;
+        Ground {
+            life: Arc::clone(life),
+            presence: Weak::clone(presence),
+            over: over.clone(),
+            upkeep: upkeep.clone(),
+        }
     }
 
     /// Stands for work that begins; nothing when the actor is over.

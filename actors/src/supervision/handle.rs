@@ -56,8 +56,7 @@ impl Supervisor {
         self.ask(deadline, |reply| Request::Start { spec, reply }).await?
     }
 
-    /// Has a finished or quarantined child started again, its failures forgotten; or for the first time one that is started on
-    /// request. Returns when its start is over.
+    /// Has a finished or quarantined child started again, its failures forgotten. Returns when its start is over.
     ///
     /// # Errors
     /// [`StartError`] says why not. A child whose start fails is again what it was.

@@ -13,6 +13,7 @@
 //!   ([`Context::spawn`], [`Context::spawn_blocking`]), not a grandchild. Only then its monitors hear of its end.
 //! - A supervisor runs no code of its children: their starts, however slow, are on their own tasks, and so are their drops.
 //!   It is always responsive.
+//! - What a worker may need stands below it ([`Ground`]), started when it is first needed, and ends with it as its tracked work does.
 //! - Every call has a deadline, every queue has a bound, and what does not fit is a value.
 //! - The decision what to restart when is a pure machine (`machine/`), tested against a reference model.
 //!
@@ -79,6 +80,7 @@ mod call;
 mod context;
 mod error;
 mod exit;
+mod ground;
 mod handle;
 mod id;
 mod monitor;
@@ -113,11 +115,12 @@ pub use call::{CallError, Reply};
 pub use context::{Context, Job, Waiting};
 pub use error::{RequestError, ShutdownError, SpecError, StartError};
 pub use exit::{Cause, Exit, ExitClass, Failure, StartFailure};
+pub use ground::Ground;
 pub use handle::{Child, Supervisor};
 pub use id::ChildId;
 pub use monitor::{Down, Monitor, Watch};
 pub use partitions::Partitions;
-pub use policy::{AutoShutdown, Domain, Intensity, Kind, Restart, Shutdown, Significance, Strategy};
+pub use policy::{AutoShutdown, Domain, GivenUp, Intensity, Kind, Restart, Shutdown, Significance, Strategy};
 pub use root::Root;
 pub use spec::{ChildSpec, WorkerSpec};
 pub use supervisor_spec::{Dynamic, Ordered, SupervisorSpec};

@@ -107,6 +107,14 @@ impl Node {
         self.table().insert(key, child);
     }
 
+    /// The same behind all that are there.
+    pub(crate) fn adopt_last(&self, child: Arc<Self>) -> Key {
+        let mut table = self.table();
+        let key = Key(table.last_key_value().map_or(0, |(last, _)| last.0) + 1);
+        table.insert(key, child);
+        key
+    }
+
     pub(crate) fn forget(&self, key: Key) {
         let forgotten = self.table().remove(&key);
         if let Some(child) = forgotten {

@@ -167,6 +167,7 @@ impl Nursery {
                 Effect::Kill { key } => self.kill(key),
                 Effect::Became { key, state } => self.became(key, state),
                 Effect::Answer { ticket, answer } => self.answer(ticket, answer),
+                Effect::GiveUp { key } => self.give_up(key),
                 Effect::Forget { key } => self.forget(key),
                 Effect::Ready => self.presence.report_started(),
                 Effect::Closing { why } => {
@@ -288,6 +289,12 @@ impl Nursery {
         if before != status {
             cot.node.changes.notify_waiters();
             transition::became(&cot.node, status, last_exit.as_ref());
+        }
+    }
+
+    fn give_up(&self, key: Key) {
+        if let Some(cot) = self.cots.get(&key) {
+            transition::given_up(&cot.node, cot.life.as_ref().map(|life| life.exit()).as_ref());
         }
     }
 

@@ -162,3 +162,13 @@ pub enum Domain {
     /// The restarts of each are counted for it alone: it alone is given up and quarantined, and its siblings go on.
     EachChild,
 }
+
+/// What becomes of a child of a dynamic supervisor that is given up alone, as its failures are too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum GivenUp {
+    /// It is kept in quarantine, until somebody has it started again or terminates it.
+    #[default]
+    Quarantined,
+    /// It is forgotten, as one that is done is: whoever wants it brings its spec anew.
+    Forgotten,
+}

@@ -37,6 +37,23 @@ impl Root {
     /// [`RequestError::DeadlinePassed`] when it took too long; what was started stops in the background.
     pub async fn spawn(spec: ChildSpec, deadline: Deadline) -> Result<Self, StartError> {
         let node = Arc::new(Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), None));
+        let (root, started) = Self::begin(&spec, node).await?;
+        let mut down = root.monitor();
+        tokio::select! {
+            biased;
+            Ok(()) = started => Ok(root),
+            down = &mut down => Err(StartError::Failed(down.exit)),
+            () = SystemClock.sleep_until(deadline) => {
+                Err(RequestError::DeadlinePassed(root.life.id().clone()).into())
+            }
+        }
+    }
+
+    /// Has the root of a tree begin at its node; the other one resolves when its start was good, and fails where it ends before.
+    pub(crate) async fn begin(
+        spec: &ChildSpec,
+        node: Arc<Node>,
+    ) -> Result<(Self, oneshot::Receiver<()>), StartError> {
         let life = Arc::new(Life::new(Arc::clone(&node), spec.hatch.next_incarnation()));
         {
             let mut state = node.state();
@@ -46,20 +63,22 @@ impl Root {
         let (ready, started) = oneshot::channel();
         let presence = Presence::new(Arc::clone(&life), Above::Nobody { ready: Mutex::new(Some(ready)) });
         // From here on, dropping this future stops the tree.
-        let root = Self { life: Arc::clone(&life), hatch: Arc::clone(&spec.hatch) };
-        let mut down = root.monitor();
-        spec.hatch.spawn(presence, None).await.map_err(|error| {
+        let root = Self { life, hatch: Arc::clone(&spec.hatch) };
+        root.hatch.spawn(presence, None).await.map_err(|error| {
             let cause = super::exit::Cause::new(error.to_string().into());
             StartError::Failed(Exit::StartFailed(StartFailure::Failed(cause)))
         })?;
-        tokio::select! {
-            biased;
-            Ok(()) = started => Ok(root),
-            down = &mut down => Err(StartError::Failed(down.exit)),
-            () = SystemClock.sleep_until(deadline) => {
-                Err(RequestError::DeadlinePassed(life.id().clone()).into())
-            }
-        }
+        Ok((root, started))
+    }
+
+    /// Has the tree stop in order; waits for nothing.
+    pub(crate) fn stop(&self) {
+        self.hatch.stop(&self.life);
+    }
+
+    /// Kills the tree; waits for nothing.
+    pub(crate) fn kill(&self) {
+        self.life.kill();
     }
 
     /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.
@@ -80,7 +99,7 @@ impl Root {
     /// When the deadline passed before: then all that was left was killed, which ends what awaits anything. What even then
     /// did not end within a second blocks a thread, and is named.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), ShutdownError> {
-        self.hatch.stop(&self.life);
+        self.stop();
         let mut down = self.monitor();
         tokio::select! {
             biased;
@@ -89,7 +108,7 @@ impl Root {
         }
         let still = Box::new(self.tree());
         tracing::warn!(%still, "the tree did not stop before the deadline, and is killed");
-        self.life.kill();
+        self.kill();
         tokio::select! {
             biased;
             _ = &mut down => Err(ShutdownError::Killed { still }),
@@ -102,7 +121,7 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        self.hatch.stop(&self.life);
+        self.stop();
     }
 }
 

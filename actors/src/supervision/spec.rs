@@ -16,7 +16,7 @@ use super::context::Context;
 use super::exit::Failure;
 use super::id::ChildId;
 use super::life::{Life, Presence};
-use super::machine::{FirstStart, Policy};
+use super::machine::Policy;
 use super::node::{Gauge, Labels};
 use super::policy::{Kind, Restart, Shutdown};
 use super::shell::{Shell, WorkerHatch};
@@ -40,14 +40,6 @@ impl ChildSpec {
     #[must_use]
     pub fn id(&self) -> &ChildId {
         &self.id
-    }
-
-    /// Has its place in the order of an ordered supervisor, which starts without it: somebody who wants it has it started, by
-    /// [`Supervisor::restart_child`](super::Supervisor::restart_child). Until then no failure of others starts it.
-    #[must_use]
-    pub const fn on_request(mut self) -> Self {
-        self.policy.first = FirstStart::OnRequest;
-        self
     }
 
     /// Worker or supervisor.
@@ -108,7 +100,6 @@ impl<W: Worker> WorkerSpec<W> {
             restart: Restart::Permanent,
             shutdown: Shutdown::default(),
             backoff: Backoff::default(),
-            first: FirstStart::AtOnce,
         };
         Self {
             id,

@@ -14,9 +14,9 @@ use super::error::SpecError;
 use super::handle::{Supervisor, SupervisorPort};
 use super::id::ChildId;
 use super::life::{Life, Presence};
-use super::machine::{FirstStart, Plan, Policy, Shape};
+use super::machine::{Plan, Policy, Shape};
 use super::node::{Gauge, Labels};
-use super::policy::{AutoShutdown, Domain, Intensity, Kind, Restart, Shutdown, Strategy};
+use super::policy::{AutoShutdown, Domain, GivenUp, Intensity, Kind, Restart, Shutdown, Strategy};
 use super::slot::Slot;
 use super::spec::{ChildSpec, Hatch};
 use super::supervisor::Supervising;
@@ -38,6 +38,7 @@ pub struct Dynamic {
     capacity: usize,
     domain: Domain,
     quarantine_after: Option<NonZeroU32>,
+    given_up: GivenUp,
 }
 
 /// What a supervisor is. Built into a [`ChildSpec`], or spawned given to [`super::Root::spawn`].
@@ -102,7 +103,8 @@ impl SupervisorSpec<Dynamic> {
     /// A supervisor without children, that may have any number.
     #[must_use]
     pub fn dynamic(id: ChildId) -> Self {
-        Self::new(id, Dynamic { capacity: usize::MAX, domain: Domain::Together, quarantine_after: None })
+        let (domain, given_up) = (Domain::Together, GivenUp::default());
+        Self::new(id, Dynamic { capacity: usize::MAX, domain, quarantine_after: None, given_up })
     }
 
     /// How many children it may have. Those that wait for their restart and those in quarantine count.
@@ -119,7 +121,14 @@ impl SupervisorSpec<Dynamic> {
         self
     }
 
-    /// Quarantines a child after so many failed restarts in a row.
+    /// What becomes of a child that is given up alone.
+    #[must_use]
+    pub fn given_up(mut self, given_up: GivenUp) -> Self {
+        self.shape.given_up = given_up;
+        self
+    }
+
+    /// Gives a child up after so many failed restarts in a row.
     #[must_use]
     pub fn quarantine_after(mut self, failed_starts: NonZeroU32) -> Self {
         self.shape.quarantine_after = Some(failed_starts);
@@ -129,8 +138,8 @@ impl SupervisorSpec<Dynamic> {
     /// The spec, and a handle on all its incarnations.
     #[must_use]
     pub fn build(self) -> (ChildSpec, Supervisor) {
-        let Dynamic { capacity, domain, quarantine_after } = self.shape;
-        self.assemble(Shape::Dynamic { capacity, domain, quarantine_after }, Vec::new())
+        let Dynamic { capacity, domain, quarantine_after, given_up } = self.shape;
+        self.assemble(Shape::Dynamic { capacity, domain, quarantine_after, given_up }, Vec::new())
     }
 }
 
@@ -191,12 +200,7 @@ impl<S> SupervisorSpec<S> {
         let plan = Plan { shape, intensity: self.intensity };
         let hatch = SupervisorHatch { port: Arc::clone(&port), plan, children: Arc::from(children) };
         // Whatever time it takes: a supervisor that is killed cannot stop its children in order.
-        let policy = Policy {
-            restart: self.restart,
-            shutdown: Shutdown::Unlimited,
-            backoff: self.backoff,
-            first: FirstStart::AtOnce,
-        };
+        let policy = Policy { restart: self.restart, shutdown: Shutdown::Unlimited, backoff: self.backoff };
         let spec = ChildSpec {
             id: self.id,
             kind: Kind::Supervisor,

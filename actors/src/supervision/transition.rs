@@ -53,6 +53,13 @@ pub(crate) fn killed(life: &Life) {
     tell!(debug, &life.node, life.incarnation, "an actor is killed");
 }
 
+/// A child failed too often, and is not started again.
+pub(crate) fn given_up(node: &Node, last_exit: Option<&Exit>) {
+    let incarnation = node.state().incarnation;
+    let exit = last_exit.map(|exit| tracing::field::display(exit as &dyn Display));
+    tell!(error, node, incarnation, "an actor is given up: too many restarts", exit = exit);
+}
+
 /// A child is no child any more.
 pub(crate) fn forgotten(node: &Node) {
     let incarnation = node.state().incarnation;

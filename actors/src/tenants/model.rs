@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use conjure_base::SessionId;
 use conjure_conversation::{
-    Block, Composition, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
-    ToolDefinition,
+    Block, CallEffects, Composition, Hosting, Message, Model, ModelError, ModelErrorKind, ModelEvent,
+    ModelStream, Request, ToolDefinition,
 };
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -43,6 +43,14 @@ impl Model for BudgetedModel {
             Err(refused) => Either::Right(stream::once(ready(Err(refused.into())))),
         });
         answering.into_stream().flatten().boxed()
+    }
+
+    fn hosting(&self) -> Hosting {
+        self.model.hosting()
+    }
+
+    fn effects(&self, request: &Request) -> CallEffects {
+        self.model.effects(request)
     }
 }
 

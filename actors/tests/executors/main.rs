@@ -11,9 +11,13 @@ mod limits;
 #[cfg(test)]
 mod notes;
 #[cfg(test)]
+mod pauses;
+#[cfg(test)]
 #[path = "../../../crates/sandbox/tests/support/processes.rs"]
 #[expect(dead_code, reason = "it has what the tests of sandboxes need, too")]
 mod processes;
+#[cfg(test)]
+mod rests;
 #[cfg(test)]
 mod sessions;
 #[cfg(test)]

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
-use conjure_conversation::{CallContext, ToolCall, ToolResult, execute_tool_calls};
+use conjure_artifact::Resolver;
+use conjure_base::TenantId;
+use conjure_conversation::{
+    Artifact, ArtifactContent, ArtifactName, ArtifactSource, CallContext, Standing, ToolCall, ToolResult,
+    execute_tool_calls,
+};
 use conjure_sandbox::{DataFolder, Executor, Provision, Shelf};
 use conjure_store::Variant;
-use conjure_toolbox::Toolbox;
+use conjure_toolbox::{ArtifactTools, Toolbox};
 use serde_json::json;
 
 use crate::bed::{Bed, Kind, options};
@@ -14,6 +19,7 @@ use crate::for_kinds;
 for_kinds! {
     the_next_result_tells_once_what_is_gone,
     a_session_that_goes_on_tells_it_with_the_first_result,
+    the_artifacts_of_a_session_are_in_every_sandbox_of_it,
 }
 
 fn toolbox(bed: &Bed) -> Toolbox {
@@ -70,5 +76,83 @@ async fn what_was_provided_is_provided_again() {
         bed.source.until_asked(sandboxes).await;
         assert_eq!(bed.sh("cat /artifacts/notes.txt").await, "an artifact\n");
     }
+    bed.end().await;
+}
+
+/// What was withdrawn is not there in the sandbox that takes the place of this one, and what got its name since is.
+#[tokio::test]
+async fn what_was_withdrawn_is_not_provided_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataFolder::open(folder.path()).unwrap();
+    let file = |name: &str, text: &str| {
+        let digest = data.store().insert_bytes(text.as_bytes(), Variant::Plain).unwrap().digest;
+        Provision::file(Shelf::Artifacts, name, data.store(), digest, Variant::Plain)
+    };
+    let bed = Bed::of(Kind::Jail).await;
+    let withdraw = async |name: &str| bed.executor.withdraw(Shelf::Artifacts, name, options()).await;
+    // Nothing is made for it.
+    withdraw("early").await.unwrap();
+    assert_eq!(*bed.source.asked.borrow(), 0);
+    for name in ["kept", "gone", "other"] {
+        bed.executor.provide(file(name, "first\n"), options()).await.unwrap();
+    }
+    withdraw("gone").await.unwrap();
+    withdraw("other").await.unwrap();
+    bed.executor.provide(file("other", "second\n"), options()).await.unwrap();
+    for sandboxes in 2..4 {
+        bed.leave_a_sleeper().await;
+        bed.kill_guest();
+        bed.source.until_asked(sandboxes).await;
+        let seen = bed.sh("cd /artifacts; grep -H . *").await;
+        assert_eq!(seen, "kept:first\nother:second\n");
+    }
+    // Between two sandboxes, too.
+    bed.leave_a_sleeper().await;
+    bed.kill_guest();
+    withdraw("kept").await.unwrap();
+    bed.source.until_asked(4).await;
+    assert_eq!(bed.sh("ls /artifacts").await, "other\n");
+    bed.end().await;
+}
+
+async fn the_artifacts_of_a_session_are_in_every_sandbox_of_it(kind: Kind) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataFolder::open(folder.path()).unwrap();
+    let given = |name: &str, text: &str| {
+        let stored = data.store().insert_bytes(text.as_bytes(), Variant::Plain).unwrap();
+        let content = ArtifactContent { digest: stored.digest, size: stored.size };
+        let name = ArtifactName::new(name).unwrap();
+        let variable = name.variable();
+        Artifact { variable, ..Artifact::new(name, ArtifactSource::Content, "text/plain", Some(content)) }
+    };
+    let bed = Bed::of(kind).await;
+    let resolver = Resolver::new(TenantId::new("acme").unwrap(), data.store().clone(), Arc::default());
+    let toolbox = Toolbox::builder()
+        .executor(Arc::new(bed.executor.clone()))
+        .artifacts(ArtifactTools::new(resolver))
+        .build()
+        .unwrap();
+    let run = async |artifacts: &[Artifact], command: &str| {
+        let call = ToolCall::new("toolu_1", "bash_tool", &json!({"command": command}));
+        let standing = Standing::default().with_artifacts(artifacts.iter().cloned());
+        let context = CallContext { standing, ..CallContext::default() };
+        execute_tool_calls(&toolbox, &[call], context).await.remove(0).text()
+    };
+    let all = [given("one", "first\n"), given("two", "second\n")];
+    let cat = r#"cat "$ARTIFACT_ONE" "$ARTIFACT_TWO"; ls "$(dirname "$ARTIFACT_TWO")""#;
+    assert_eq!(run(&all, cat).await, "first\nsecond\none\ntwo\n");
+    for sandboxes in 2..4 {
+        bed.leave_a_sleeper().await;
+        bed.kill_guest();
+        bed.source.until_asked(sandboxes).await;
+        let text = run(&all, cat).await;
+        assert!(text.ends_with("\nfirst\nsecond\none\ntwo\n"), "{text}");
+    }
+    assert_eq!(run(&all[1..], cat).await.lines().last(), Some("two"));
+    bed.leave_a_sleeper().await;
+    bed.kill_guest();
+    bed.source.until_asked(4).await;
+    assert_eq!(run(&all[1..], r#"ls "$(dirname "$ARTIFACT_TWO")""#).await.lines().last(), Some("two"));
+    assert_eq!(run(&all[1..], r#"ls "$(dirname "$ARTIFACT_TWO")""#).await, "two\n");
     bed.end().await;
 }

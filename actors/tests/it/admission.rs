@@ -7,7 +7,7 @@ use std::time::Duration;
 use conjure_actors::admission::{AdmittedModel, Gate, Overloaded, Permit, Share};
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId, TurnId};
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
-use conjure_conversation::{Model as _, ModelErrorKind, ModelEvent, Request};
+use conjure_conversation::{CallEffects, Hosting, Model, ModelErrorKind, ModelEvent, ModelStream, Request};
 use futures_util::{FutureExt as _, StreamExt as _};
 
 fn tenant(name: &str) -> TenantId {
@@ -104,6 +104,27 @@ async fn no_place_is_lost_when_those_who_wait_go() {
     assert!((1..=3).contains(&most.load(std::sync::atomic::Ordering::Relaxed)));
 }
 
+#[test]
+fn a_model_behind_a_gate_says_of_its_calls_what_it_says_without_one() {
+    struct Acting;
+    impl Model for Acting {
+        fn stream(&self, _: Request) -> ModelStream {
+            futures_util::stream::empty().boxed()
+        }
+
+        fn hosting(&self) -> Hosting {
+            Hosting::Skills
+        }
+
+        fn effects(&self, _: &Request) -> CallEffects {
+            CallEffects::Possible
+        }
+    }
+    let gate = Gate::new("the model calls", 1, Share::default());
+    let model = AdmittedModel::new(Arc::new(Acting), gate, tenant("acme"), Duration::ZERO);
+    assert_eq!((model.effects(&request()), model.hosting()), (CallEffects::Possible, Hosting::Skills));
+}
+
 fn request() -> Request {
     Request {
         turn: TurnId::FIRST,
@@ -112,6 +133,7 @@ fn request() -> Request {
         tools: Arc::from([]),
         messages: Vec::new(),
         container: None,
+        hosted: Arc::default(),
     }
 }
 

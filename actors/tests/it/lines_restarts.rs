@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use conjure_actors::supervision::{
-    AutoShutdown, Backoff, Exit, ExitClass, Intensity, Restart, Root, Significance, StartError, Status,
-    Strategy, SupervisorSpec,
+    AutoShutdown, Backoff, Domain, Exit, ExitClass, GivenUp, Intensity, Restart, Root, Significance,
+    StartError, Status, Strategy, SupervisorSpec,
 };
 
 use crate::support::*;
@@ -370,4 +370,33 @@ async fn line_20_a_session_that_fails_to_start_is_quarantined() {
     supervisor.restart_child(&id("a"), soon()).await.unwrap();
     assert!(address.call(soon(), Say::Ping).await.is_ok());
     assert_eq!(log.count("drop b#1"), 0, "its sibling never noticed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn line_6_one_that_is_given_up_alone_is_forgotten_where_the_supervisor_keeps_none() {
+    let log = Log::new();
+    let spec = SupervisorSpec::dynamic(id("root")).intensity(Intensity::new(2, SECOND * 1000));
+    let (spec, supervisor) = spec.domain(Domain::EachChild).given_up(GivenUp::Forgotten).build();
+    let _root = Root::spawn(spec, soon()).await.unwrap();
+    let transient = |text: &str| probe(text, &log).restart(Restart::TRANSIENT).build();
+    let (spec, address) = transient("a");
+    supervisor.start_child(spec, soon()).await.unwrap();
+    supervisor.start_child(transient("b").0, soon()).await.unwrap();
+    for incarnation in 1..=3 {
+        log.until(&format!("start a#{incarnation}")).await;
+        let down = address.monitor().unwrap();
+        address.send(fail()).unwrap();
+        assert_eq!(down.await.exit.class(), ExitClass::Failed);
+    }
+    settle().await;
+    assert!(supervisor.child(&id("a")).is_none(), "{:?}", supervisor.children());
+    assert_eq!(log.count("start a#4"), 0, "two restarts, and no more");
+    assert_eq!(log.count("drop b#1"), 0, "its sibling never noticed");
+    // Whoever wants it brings its spec anew, and it begins without failures.
+    let (spec, address) = transient("a");
+    supervisor.start_child(spec, soon()).await.unwrap();
+    let down = address.monitor().unwrap();
+    address.send(fail()).unwrap();
+    down.await;
+    log.until("start a#2").await;
 }

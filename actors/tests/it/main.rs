@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod admission;
 #[cfg(test)]
+mod ground;
+#[cfg(test)]
 mod lasting;
 #[cfg(test)]
 mod lines_children;

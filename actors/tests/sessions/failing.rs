@@ -1,6 +1,6 @@
 //! What fails: killed actors, lost journals, takeovers, outfits that are missing (A1, A9, A13).
 
-use conjure_actors::session::{SessionError, SessionStatus};
+use conjure_actors::session::{Accepted, SessionError, SessionStatus};
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{EventKind, ToolOutcome};
 use conjure_journal::{Journal, MemoryJournal};
@@ -146,7 +146,7 @@ async fn a_journal_that_is_lost_under_a_turn_is_a_value_and_the_turn_goes_on() {
     let restarts = tree.find(&["journal"]).unwrap().actor.restarts;
     assert_eq!(restarts, faulty.losses(), "each loss is mended once");
     assert!(restarts >= 6, "{restarts} losses; the test lost its grip");
-    let actor = tree.find(&["sessions", &session.id().to_string(), "actor"]).unwrap();
+    let actor = tree.find(&["sessions", &session.id().to_string()]).unwrap();
     assert_eq!(actor.actor.restarts, 0, "a failure of the journal is a value");
     host.shutdown().await;
 }
@@ -223,6 +223,62 @@ async fn what_waits_behind_a_failing_journal_is_told_or_sent_again() {
     });
     assert!(matches!(lost, Err(SessionError::Lost)), "{lost:?}");
     assert_eq!(sent.unwrap().end().await, Ok(answered()));
+    host.shutdown().await;
+}
+
+/// What waits for the end of work that the journal fails is told so at once, also where the journal stays away.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_work_that_the_journal_fails_is_told_so() {
+    let faulty = Faulty::new(MemoryJournal::new());
+    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+    let session = host.open().await;
+    let waits = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    let queued = session.send("later").await.unwrap();
+    let Accepted::Queued { id, .. } = queued.accepted() else { panic!("{queued:?}") };
+    faulty.set_away(true);
+    // The first is the work; none of the others is a part of it.
+    let told = tokio::join!(biased; session.steer("and"), session.take_back(id), session.close());
+    for told in [told.0.map(drop), told.1, told.2] {
+        assert!(
+            matches!(&told, Err(SessionError::Journal { reason }) if reason.contains("there is nothing")),
+            "{told:?}"
+        );
+    }
+    faulty.set_away(false);
+    host.stage.open();
+    assert_eq!((waits.end().await, queued.end().await), (Ok(answered()), Ok(answered())));
+    session.close().await.unwrap();
+    host.shutdown().await;
+}
+
+/// However many say something meanwhile: what the journal failed is tried again after one second, two more, and so on up to two
+/// minutes.
+#[tokio::test(start_paused = true)]
+async fn those_who_are_refused_bring_no_further_tries_about() {
+    let faulty = Faulty::new(MemoryJournal::new());
+    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+    let session = host.open().await;
+    let turn = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    faulty.set_away(true);
+    for _ in 0..100 {
+        let refused = session.send("hello").await.unwrap_err();
+        assert!(matches!(refused, SessionError::Journal { .. }), "{refused}");
+    }
+    let missed = faulty.missed();
+    tokio::time::sleep(SECOND * 600).await;
+    // At 1, 3, 7, 15, 31, 63, 127, 247, 367 and 487.
+    assert_eq!(faulty.missed() - missed, 10);
+    faulty.set_away(false);
+    host.stage.open();
+    assert_eq!(turn.end().await, Ok(answered()));
+    // From then on it is as if nothing had been.
+    let turn = session.send("call note").await.unwrap();
+    faulty.set_away(true);
+    tokio::time::sleep(SECOND / 2).await;
+    faulty.set_away(false);
+    assert_eq!(tokio::time::timeout(SECOND, turn.end()).await, Ok(Ok(answered())));
     host.shutdown().await;
 }
 

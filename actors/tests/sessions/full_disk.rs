@@ -61,7 +61,7 @@ async fn a_full_disk_under_load_stops_what_must_be_recorded_and_loses_nothing() 
     // The actors are those of the beginning: a full disk is a value.
     for session in &sessions {
         let tree = host.root.tree();
-        let actor = tree.find(&["sessions", &session.id().to_string(), "actor"]).unwrap();
+        let actor = tree.find(&["sessions", &session.id().to_string()]).unwrap();
         assert_eq!(actor.actor.restarts, 0);
     }
     let keys: Vec<_> = sessions.iter().map(key).collect();

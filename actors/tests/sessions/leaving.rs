@@ -10,7 +10,7 @@ use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
 use conjure_conversation::{Decision, TurnStop};
 use conjure_journal::{Journal as _, JournalError, MemoryJournal, Owner};
 use conjure_sandbox::{
-    CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, Listing, SandboxError,
+    ArtifactFolder, CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, Listing, SandboxError,
     SandboxErrorKind, View, Written,
 };
 use futures_util::FutureExt;
@@ -35,7 +35,11 @@ pub(crate) struct Dock {
 impl Dock {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            layout: Layout { workspace: "/workspace".into(), read_only: Vec::new() },
+            layout: Layout {
+                workspace: "/workspace".into(),
+                read_only: Vec::new(),
+                artifacts: ArtifactFolder::Nowhere,
+            },
             made: watch::Sender::new(0),
             leaving: watch::Sender::new(0),
             may_go: watch::Sender::new(false),
@@ -192,7 +196,7 @@ impl World {
 
 async fn use_sandbox(session: &Session) {
     // It lists no folders, either.
-    let listed = session.files().await.unwrap_err();
+    let listed = session.listing().await.unwrap_err();
     assert!(matches!(listed, SessionError::Files { kind: SandboxErrorKind::Unsupported, .. }), "{listed}");
     let executor = session.executor().await.unwrap();
     let said = executor.run(Command::bash("true"), CallOptions::until(soon())).await;

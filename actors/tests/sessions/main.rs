@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod approvals;
 #[cfg(test)]
+mod artifacts;
+#[cfg(test)]
 mod bounds;
 #[cfg(test)]
 mod chores;
@@ -21,6 +23,10 @@ mod listening;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod pausing;
+#[cfg(test)]
+mod producing;
+#[cfg(test)]
 mod runtime;
 #[cfg(test)]
 mod support;
@@ -28,6 +34,8 @@ mod support;
 mod talking;
 #[cfg(test)]
 mod travelling;
+#[cfg(test)]
+mod uploading;
 #[cfg(test)]
 mod whole;
 #[cfg(test)]

@@ -129,7 +129,7 @@ async fn listings_under_way_are_bounded_and_answered() {
     let session = world.session().await;
     let before = *world.dock.asked.borrow();
     world.dock.may_answer.send_replace(false);
-    let (listed, ()) = tokio::join!(join_all((0..MANY).map(|_| session.files())), async {
+    let (listed, ()) = tokio::join!(join_all((0..MANY).map(|_| session.listing())), async {
         world.dock.asked.subscribe().wait_for(|asked| *asked >= before + 64).await.unwrap();
         session.snapshot().await.unwrap();
         world.dock.may_answer.send_replace(true);

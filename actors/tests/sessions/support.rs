@@ -7,8 +7,9 @@ use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
 use conjure_journal::{
-    Charge, Epoch, EventPage, Journal, JournalError, Lease, ListCursor, MemoryJournal, NewEvent, Owner,
-    PageLimit, Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions, Swept,
+    Charge, Epoch, EventPage, Found, Journal, JournalError, Lease, ListCursor, MemoryJournal, NewEvent,
+    Owner, PageLimit, Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions,
+    Swept,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -91,6 +92,10 @@ struct Fault {
     records_what_it_loses: bool,
     /// So many appends are refused as too many at once.
     busy: u64,
+    /// Nothing is recorded or read, as of a database that was moved away.
+    is_away: bool,
+    /// How often events were to be read while it was away.
+    missed: u64,
     /// Leases are not renewed.
     renewals_fail: bool,
 }
@@ -128,6 +133,15 @@ impl Faulty {
         self.fault.lock().unwrap().losses
     }
 
+    /// From now on nothing is recorded or read, or it is again.
+    pub(crate) fn set_away(&self, is_away: bool) {
+        self.fault.lock().unwrap().is_away = is_away;
+    }
+
+    pub(crate) fn missed(&self) -> u64 {
+        self.fault.lock().unwrap().missed
+    }
+
     pub(crate) fn fail_renewals(&self) {
         self.fault.lock().unwrap().renewals_fail = true;
     }
@@ -135,6 +149,10 @@ impl Faulty {
     pub(crate) fn mend(&self) {
         self.fault.lock().unwrap().lost_after = None;
     }
+}
+
+fn away() -> JournalError {
+    JournalError::Displaced { path: "journal.sqlite".into(), found: Found::Nothing }
 }
 
 impl Journal for Faulty {
@@ -147,6 +165,9 @@ impl Journal for Faulty {
         charges: Vec<Charge>,
     ) -> Reply<u64> {
         let mut fault = self.fault.lock().unwrap();
+        if fault.is_away {
+            return Box::pin(async { Err(away()) });
+        }
         if fault.busy > 0 {
             fault.busy -= 1;
             return Box::pin(async { Err(JournalError::Overloaded { tenant: None, waiting: 9, bytes: 9 }) });
@@ -183,6 +204,11 @@ impl Journal for Faulty {
     }
 
     fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
+        let mut fault = self.fault.lock().unwrap();
+        if fault.is_away {
+            fault.missed += 1;
+            return Box::pin(async { Err(away()) });
+        }
         self.inner.load(key, from, limit)
     }
 

@@ -65,6 +65,32 @@ async fn what_is_sent_while_a_turn_runs_has_its_turn_in_its_order() {
 }
 
 #[tokio::test]
+async fn what_waits_behind_a_turn_of_unknown_effects_waits_for_somebody() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let mut first = session.send("lost").await.unwrap();
+    host.stage.reached(1).await;
+    let mut second = session.send("second").await.unwrap();
+    host.stage.open();
+    assert!(matches!(follow(&mut first).await.1, TurnStop::ModelFailed(_)));
+    // Looked at again, it still waits.
+    session.attach().await.unwrap();
+    let snapshot = session.snapshot().await.unwrap();
+    assert_eq!((snapshot.queue.len(), snapshot.status), (1, SessionStatus::Idle));
+    assert_eq!(host.stage.requests.lock().unwrap().len(), 1);
+    // Somebody says something: both have their turn, in their order, and the model knows.
+    let mut third = session.send("third").await.unwrap();
+    for turn in [&mut second, &mut third] {
+        assert_eq!(follow(turn).await.1, answered());
+    }
+    let requests = host.stage.requests.lock().unwrap().clone();
+    let words = said(&requests[1].messages);
+    assert!(words[0].contains("Check before you repeat it") && words[0].ends_with("second"), "{words:?}");
+    assert_eq!(requests.len(), 3);
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn steering_lands_after_the_results_in_its_order_and_only_while_a_turn_runs() {
     let host = Host::new().await;
     let session = host.open().await;
@@ -284,7 +310,7 @@ async fn panics_of_tools_and_models_are_contained() {
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
     // Nothing of it reached the actor.
     let tree = host.root.tree();
-    let actor = tree.find(&["sessions", &session.id().to_string(), "actor"]).unwrap();
+    let actor = tree.find(&["sessions", &session.id().to_string()]).unwrap();
     assert_eq!(actor.actor.restarts, 0);
     host.shutdown().await;
 }

@@ -47,6 +47,9 @@ impl Outfit for Bench {
                 tools: Arc::new(toolbox),
                 redactor: Redactor::default(),
                 executor: Some(executor),
+                outputs: Vec::new(),
+                artifacts: None,
+                uploads: None,
             })
         }
         .boxed()
@@ -69,7 +72,7 @@ async fn check(open: Arc<OpenJournal>) {
     assert_eq!(stop, answered(), "{lines:#?}");
     let said = lines.join("\n");
     assert!(said.contains("six times seven\\n42") && said.contains("It is 42."), "{said}");
-    let listing = session.files().await.unwrap();
+    let listing = session.listing().await.unwrap();
     let names: Vec<String> = listing.entries.iter().map(|entry| entry.path.clone()).collect();
     assert!(names.iter().any(|name| name.ends_with("note.txt")), "{names:?}");
     assert_eq!(session.executor().await.unwrap().layout(), sandbox.layout());

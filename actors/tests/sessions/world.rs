@@ -10,14 +10,14 @@ use conjure_actors::session::{
     Fitting, Outfit, Session, SessionOptions, SessionParts, Setting, Turn, TurnEvent, Update,
 };
 use conjure_actors::supervision::{
-    Backoff, ChildId, Failure, Intensity, Root, Strategy, Supervisor, SupervisorSpec,
+    Backoff, ChildId, Domain, Failure, GivenUp, Intensity, Root, Strategy, Supervisor, SupervisorSpec,
 };
 use conjure_actors::tenants::Tenancy;
 use conjure_base::{Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Access, Authorization, Block, BlockKind, CallContext, CallTraits, Composer, Composition, EventKind,
-    Message, Model, ModelEvent, ModelStream, Request, Response, Role, Standing, StopReason, ToolCall,
-    ToolResult, ToolRunner, TurnStop, Usage, pairing,
+    Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, Role, Standing,
+    StopReason, ToolCall, ToolResult, ToolRunner, TurnStop, Usage, pairing,
 };
 use conjure_journal::{MemoryJournal, Owner, PageLimit, SessionKey};
 use futures_util::future::BoxFuture;
@@ -90,6 +90,7 @@ fn last_words(request: &Request) -> (String, bool) {
 }
 
 /// `call NAME...` calls these tools, and then says what came of it; `door` waits at the door; `panic` panics; `secret` tells one;
+/// `lost` waits at the door, and then it is not known what came of it;
 /// anything else is repeated.
 impl Model for Stage {
     fn stream(&self, request: Request) -> ModelStream {
@@ -125,8 +126,11 @@ impl Model for Stage {
             pieces.into_iter().map(|piece| ModelEvent::TextDelta { index: 0, text: piece.to_owned() });
         let events: Vec<_> = [ModelEvent::Started].into_iter().chain(deltas).map(Ok).collect();
         let finish = async move {
-            if words == "door" {
+            if words == "door" || words == "lost" {
                 stage.door().await;
+            }
+            if words == "lost" {
+                return Err(ModelError::new(ModelErrorKind::OutcomeUnknown, "it broke off"));
             }
             Ok(ModelEvent::Finished(Box::new(answer)))
         };
@@ -192,6 +196,9 @@ impl Outfit for Stage {
                 tools: Arc::new(self.clone()),
                 redactor: Redactor::new([("KEY", "s3cr3t-value")]),
                 executor: None,
+                outputs: Vec::new(),
+                artifacts: None,
+                uploads: None,
             })
         }
         .boxed()
@@ -233,7 +240,10 @@ impl Host {
     ) -> Self {
         let id = |text: &str| ChildId::new(text).unwrap();
         let (journal, access) = journal_actor(open, SECOND * 10).unwrap();
-        let (sessions_spec, sessions) = SupervisorSpec::dynamic(id("sessions")).build();
+        let (sessions_spec, sessions) = SupervisorSpec::dynamic(id("sessions"))
+            .domain(Domain::EachChild)
+            .given_up(GivenUp::Forgotten)
+            .build();
         let spec = SupervisorSpec::ordered(id("root"), Strategy::OneForOne)
             .intensity(Intensity::new(1_000_000, SECOND))
             .backoff(Backoff::NONE);

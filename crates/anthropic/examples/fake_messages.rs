@@ -22,6 +22,7 @@ usage: fake_messages --script FILE [OPTIONS]
   --key KEY              let this key in only; may be repeated (default: every key)
   --model NAME           know this model only; may be repeated (default: every model)
   --profile PROFILE      `beta` or `current` (default: both)
+  --containers SECONDS   mind containers, each of which lives so long after its last use (default: do not)
   --rate N/SECONDS       so many requests of a key in so many seconds
   --fault FAULT          answer the first request so; may be repeated, for the second and so on:
                          overloaded, rate-limit, api-error, timeout, authentication, html, empty, silence, hang-up,
@@ -67,6 +68,7 @@ fn configured(arguments: &[String]) -> Result<FakeMessagesBuilder, Box<dyn Error
                 let window = Duration::from_secs(seconds.parse()?);
                 builder.rate_limit(RateLimit { requests: requests.parse()?, window })
             }
+            "--containers" => builder.hosting_for(Duration::from_secs(value.parse()?)),
             "--fault" => builder.faults([fault(value)?]),
             _ => return Err(format!("`{name}` is not an option\n\n{USAGE}").into()),
         };

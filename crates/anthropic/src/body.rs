@@ -23,9 +23,8 @@ use serde_json::value::RawValue;
 
 use crate::config::Caching;
 use crate::fields::quoted;
-use crate::options::{CONTEXT_MANAGEMENT, Options};
+use crate::options::{CONTAINER, CONTEXT_MANAGEMENT, Options};
 
-const CONTAINER: &str = "container";
 /// How many marks the service takes.
 const MOST_MARKS: usize = 4;
 /// From how many blocks on the mark of the call before is set again.
@@ -141,6 +140,12 @@ fn container(named: Option<&Value>, used: Option<&ContainerId>) -> Option<Value>
         Some(named) => Some(named.clone()),
         None => id(),
     }
+}
+
+/// The id of the container that the request names, if it names one.
+pub(crate) fn container_id(request: &Request, options: &Options) -> Option<String> {
+    let container = container(options.extra().get(CONTAINER), request.container.as_ref())?;
+    container.as_str().or_else(|| container["id"].as_str()).map(str::to_owned)
 }
 
 struct Body(Vec<u8>);

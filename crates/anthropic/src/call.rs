@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use conjure_base::Deadline;
-use conjure_conversation::{ApiErrorKind, ModelError, ModelErrorKind, ModelEvent, Request};
+use conjure_conversation::{ApiErrorKind, CallEffects, ModelError, ModelErrorKind, ModelEvent, Request};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use tracing::{Instrument, Span, field};
 
 use crate::accumulate::{Accumulator, Shown, StreamError};
 use crate::answer::Answer;
-use crate::body::{Delivery, body};
-use crate::failure::{Failure, Next, not_admitted};
+use crate::body::{Delivery, body, container_id};
+use crate::effects::effects_of;
+use crate::failure::{Effects, Failure, Next, not_admitted};
 use crate::limiter::{LONGEST_CLOSED, Ticket};
 use crate::messages::Inner;
 use crate::retry::{backoff, is_limit};
@@ -31,6 +32,10 @@ pub(crate) struct Call {
     inner: Arc<Inner>,
     body: Bytes,
     delivery: Delivery,
+    /// The container that the request names.
+    container: Option<String>,
+    /// One that may have any is sent again only where it is known that nothing has begun.
+    effects: CallEffects,
     ticket: Ticket,
     deadline: Deadline,
     /// How many attempts have failed.
@@ -78,6 +83,8 @@ impl Call {
         Self {
             body: Bytes::from(body(request, options, delivery)),
             delivery,
+            container: container_id(request, options),
+            effects: effects_of(request, options),
             ticket: shared.limiter.ticket(),
             deadline: shared.transport.clock.deadline(shared.transport.timeouts.total),
             failed: 0,
@@ -97,7 +104,10 @@ impl Call {
         async {
             loop {
                 let step = match &mut self.reading {
-                    Some(reading) => reading.step(&self.inner, self.deadline, ready).await,
+                    Some(reading) => {
+                        let container = self.container.as_deref();
+                        reading.step(&self.inner, self.deadline, container, ready).await
+                    }
                     None => self.attempt().await.map(|response| {
                         self.reading = Some(Reading::new(&self.inner, response));
                         None
@@ -171,14 +181,15 @@ impl Call {
             let asked = error.retry_after.filter(|asked| *asked > LONGEST_CLOSED);
             error.retry_after =
                 asked.or_else(|| (!refused.retry_after.is_zero()).then_some(refused.retry_after));
-            Failure { error, next: Next::GiveUp }
+            Failure { error, next: Next::GiveUp, effects: Effects::None }
         })?;
         let idle = match self.delivery {
             Delivery::Streamed => transport.timeouts.idle,
             // The head comes when the answer is complete.
             Delivery::Whole => transport.timeouts.total,
         };
-        let sent = transport.send(self.body.clone(), self.inner.betas.as_ref(), idle, self.deadline).await;
+        let (url, body) = (self.inner.url.clone(), self.body.clone());
+        let sent = transport.send(url, body, self.inner.betas.as_ref(), idle, self.deadline).await;
         let mut response = match sent {
             Ok(response) => response,
             // No answer says nothing of the limit; the permit returns by being dropped.
@@ -197,7 +208,13 @@ impl Call {
         if !response.status().is_success() {
             let body = transport.excerpt(&mut response, self.deadline).await;
             let now = transport.clock.timestamp();
-            return Err(transport.reporter.status(status, response.headers(), &body, now));
+            return Err(transport.reporter.status(
+                status,
+                response.headers(),
+                &body,
+                now,
+                self.container.as_deref(),
+            ));
         }
         if self.delivery == Delivery::Streamed && !is_event_stream(&response) {
             let body = transport.excerpt(&mut response, self.deadline).await;
@@ -211,7 +228,7 @@ impl Call {
 
     /// Waits for the next attempt, or gives up.
     async fn recover(&mut self, failure: Failure, reading: Option<&Reading>) -> Result<(), ModelError> {
-        let Failure { mut error, next } = failure;
+        let Failure { mut error, next, effects: begun } = failure;
         if let Some(reading) = reading {
             error.request_id = error.request_id.or_else(|| reading.request_id.clone());
         }
@@ -222,6 +239,9 @@ impl Call {
             self.inner.shared.limiter.limited(wait, random);
         }
         let shown = reading.map_or(Shown::Nothing, |reading| reading.accumulator.shown());
+        if self.effects == CallEffects::Possible && begun == Effects::Possible {
+            return Err(self.gave_up(unknown_outcome(error, shown)));
+        }
         let shared = &self.inner.shared;
         if next == Next::GiveUp || shown == Shown::Something || self.failed >= shared.retries {
             return Err(self.gave_up(error));
@@ -296,6 +316,7 @@ impl Reading {
         &mut self,
         inner: &Inner,
         deadline: Deadline,
+        container: Option<&str>,
         ready: &mut VecDeque<ModelEvent>,
     ) -> Result<Option<Answer>, Failure> {
         let transport = &inner.shared.transport;
@@ -312,7 +333,7 @@ impl Reading {
         let accumulator = &mut self.accumulator;
         self.parser
             .push(&chunk, |event| accumulator.push(event, |shown| ready.push_back(shown)))
-            .map_err(|error: StreamError| transport.reporter.stream(error))?;
+            .map_err(|error: StreamError| transport.reporter.stream(error, container))?;
         Ok(None)
     }
 
@@ -337,7 +358,7 @@ impl Reading {
         }
         let answer = std::mem::take(&mut self.accumulator).finish();
         let mut answer =
-            answer.map_err(|error| transport.reporter.stream(error))?.ok_or_else(|| self.cut_off())?;
+            answer.map_err(|error| transport.reporter.stream(error, None))?.ok_or_else(|| self.cut_off())?;
         inner.complete(&mut answer, self.request_id.clone());
         Ok(Some(answer))
     }
@@ -349,11 +370,40 @@ fn is_event_stream(response: &Response) -> bool {
     media_type.trim().eq_ignore_ascii_case("text/event-stream")
 }
 
+/// A failure after which nobody knows what the service has done. What the service has said for certain stays: that the container
+/// is gone, and that it refuses the request, as long as it has not begun to answer.
+fn unknown_outcome(error: ModelError, shown: Shown) -> ModelError {
+    let is_certain = match &error.kind {
+        ModelErrorKind::ContainerGone => true,
+        ModelErrorKind::Api(kind) => shown == Shown::Nothing && is_refusal(kind),
+        _ => false,
+    };
+    if is_certain {
+        return error;
+    }
+    let message = format!(
+        "{error}; the service may have acted on the call, so it was not sent again: what it did is not known"
+    );
+    ModelError { kind: ModelErrorKind::OutcomeUnknown, message, ..error }
+}
+
+const fn is_refusal(kind: &ApiErrorKind) -> bool {
+    matches!(
+        kind,
+        ApiErrorKind::InvalidRequest
+            | ApiErrorKind::Authentication
+            | ApiErrorKind::Billing
+            | ApiErrorKind::Permission
+            | ApiErrorKind::NotFound
+    )
+}
+
 /// What telemetry calls a failure.
 fn kind_name(kind: &ModelErrorKind) -> String {
     match kind {
         ModelErrorKind::Api(ApiErrorKind::Unknown(_)) => "unknown".to_owned(),
         ModelErrorKind::Api(kind) => String::from(kind.clone()),
+        ModelErrorKind::ContainerGone => "container_gone".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }

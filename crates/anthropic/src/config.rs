@@ -169,7 +169,7 @@ impl Config {
         self
     }
 
-    /// At this address; `/v1/messages` is appended to its path.
+    /// At this address; `/v1/messages` and the like are appended to its path.
     #[must_use]
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = url.into();
@@ -232,8 +232,8 @@ impl Config {
         self
     }
 
-    /// The address of `/v1/messages`.
-    pub(crate) fn messages_url(&self) -> Result<Url, ConfigError> {
+    /// The address beneath which `/v1` lies.
+    pub(crate) fn service_url(&self) -> Result<Url, ConfigError> {
         let url = Url::parse(self.base_url.trim());
         let mut url = url.map_err(|error| ConfigError::BaseUrl {
             // What cannot be parsed may hold anything, a password too.
@@ -267,7 +267,7 @@ impl Config {
             "http" => return refuse(&url, "the key would travel in plain text; use `https://`"),
             _ => return refuse(&url, "only `https://`, and `http://` for loopback, can be reached"),
         }
-        let path = format!("{}/v1/messages", url.path().trim_end_matches('/'));
+        let path = url.path().trim_end_matches('/').to_owned();
         url.set_path(&path);
         Ok(url)
     }
@@ -297,7 +297,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("profile", &self.profile)
-            .field("base_url", &self.messages_url().map(|url| url.to_string()))
+            .field("base_url", &self.service_url().map(|url| url.to_string()))
             .field("timeouts", &self.timeouts)
             .field("limits", &self.limits)
             .field("retries", &self.retries)
@@ -314,15 +314,15 @@ mod tests {
     }
 
     #[test]
-    fn messages_lie_beneath_the_base_url() {
+    fn the_service_lies_beneath_the_base_url() {
         for (base, expected) in [
-            (DEFAULT_BASE_URL, "https://api.anthropic.com/v1/messages"),
-            ("https://proxy.example/llm/", "https://proxy.example/llm/v1/messages"),
-            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/v1/messages"),
-            ("http://[::1]:8080", "http://[::1]:8080/v1/messages"),
-            ("http://localhost:1", "http://localhost:1/v1/messages"),
+            (DEFAULT_BASE_URL, "https://api.anthropic.com/"),
+            ("https://proxy.example/llm/", "https://proxy.example/llm"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/"),
+            ("http://[::1]:8080", "http://[::1]:8080/"),
+            ("http://localhost:1", "http://localhost:1/"),
         ] {
-            assert_eq!(config(base).messages_url().unwrap().as_str(), expected);
+            assert_eq!(config(base).service_url().unwrap().as_str(), expected);
         }
     }
 
@@ -337,17 +337,17 @@ mod tests {
             "api.anthropic.com",
             "",
         ] {
-            let error = config(base).messages_url().unwrap_err();
+            let error = config(base).service_url().unwrap_err();
             assert!(matches!(error, ConfigError::BaseUrl { .. }), "{base}");
             assert!(!error.to_string().contains("pass@"), "{error}");
         }
         let near = config("http://127.0.0.1:1").with_proxy("http://localhost:3128");
-        assert!(near.messages_url().is_ok());
+        assert!(near.service_url().is_ok());
         let distant = near.with_proxy("http://user:pass@proxy.example:3128");
-        let error = distant.messages_url().unwrap_err().to_string();
+        let error = distant.service_url().unwrap_err().to_string();
         assert!(error.contains("plain text") && !error.contains("pass@"), "{error}");
-        assert!(distant.with_base_url(DEFAULT_BASE_URL).messages_url().is_ok());
-        assert!(config("http://example.com").with_plaintext(Plaintext::Anywhere).messages_url().is_ok());
+        assert!(distant.with_base_url(DEFAULT_BASE_URL).service_url().is_ok());
+        assert!(config("http://example.com").with_plaintext(Plaintext::Anywhere).service_url().is_ok());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
 use crate::accumulate::StreamError;
+use crate::gone::SaidError;
 use crate::retry::{Advice, is_limit, retry_after};
 
 /// How much of a service's message is kept, in characters.
@@ -23,6 +24,16 @@ const LONGEST_REQUEST_ID: usize = 200;
 pub(crate) struct Failure {
     pub(crate) error: ModelError,
     pub(crate) next: Next,
+    pub(crate) effects: Effects,
+}
+
+/// Whether the service may have begun with what a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effects {
+    /// It has not: there was no connection, or it has refused the request.
+    None,
+    /// Nobody knows.
+    Possible,
 }
 
 /// What may follow a failed attempt.
@@ -38,8 +49,17 @@ pub(crate) enum Next {
 
 impl Failure {
     pub(crate) fn new(kind: ModelErrorKind, message: impl Into<String>, next: Next) -> Self {
-        Self { error: ModelError::new(kind, message), next }
+        Self { error: ModelError::new(kind, message), next, effects: Effects::Possible }
     }
+}
+
+/// What an error of the service says, without secrets.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) kind: ApiErrorKind,
+    pub(crate) code: Option<String>,
+    pub(crate) message: String,
+    pub(crate) request_id: Option<String>,
 }
 
 /// What every failure is made with.
@@ -59,8 +79,8 @@ impl Reporter {
         Some(self.clean(id, LONGEST_REQUEST_ID))
     }
 
-    /// An answer that is not a success.
-    pub(crate) fn status(&self, status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Failure {
+    /// What an error of the service says: its type, its code, its words.
+    pub(crate) fn said(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Said {
         #[derive(Deserialize)]
         struct Body {
             error: Detail,
@@ -73,36 +93,55 @@ impl Reporter {
             kind: String,
             #[serde(default)]
             message: String,
+            #[serde(default)]
+            details: serde_json::Value,
         }
-        let body_id;
-        let (kind, message) = match serde_json::from_slice::<Body>(body) {
-            Ok(Body { error, request_id }) => {
-                body_id = request_id.map(|id| self.clean(&id, LONGEST_REQUEST_ID));
-                let message = self.clean(&error.message, LONGEST_MESSAGE);
-                (ApiErrorKind::from(self.clean(&error.kind, LONGEST_EXCERPT)), message)
-            }
+        let request_id = self.request_id(headers);
+        match serde_json::from_slice::<Body>(body) {
+            Ok(Body { error, request_id: of_body }) => Said {
+                kind: ApiErrorKind::from(self.clean(&error.kind, LONGEST_EXCERPT)),
+                code: error.details["error_code"].as_str().map(|code| self.clean(code, LONGEST_EXCERPT)),
+                message: self.clean(&error.message, LONGEST_MESSAGE),
+                request_id: request_id.or_else(|| of_body.map(|id| self.clean(&id, LONGEST_REQUEST_ID))),
+            },
             Err(_) => {
-                body_id = None;
-                (kind_of_status(status), self.excerpt(body))
+                Said { kind: kind_of_status(status), code: None, message: self.excerpt(body), request_id }
             }
-        };
+        }
+    }
+
+    /// An answer that is not a success. `container`: the one that the request named.
+    pub(crate) fn status(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: Timestamp,
+        container: Option<&str>,
+    ) -> Failure {
+        let Said { kind, code, message, request_id } = self.said(status, headers, body);
+        let said = SaidError { kind: &kind, code: code.as_deref(), message: &message };
+        let is_gone = container.is_some_and(|container| said.is_gone(container));
         let name = String::from(kind.clone());
         let error = ModelError {
-            kind: ModelErrorKind::Api(kind.clone()),
+            kind: if is_gone { ModelErrorKind::ContainerGone } else { ModelErrorKind::Api(kind) },
             message: format!("the service answered {status} ({name}): {message}"),
             retry_after: retry_after(headers, now),
-            request_id: self.request_id(headers).or(body_id),
+            request_id,
         };
         let next = match Advice::of(headers).applied_to(status) {
+            _ if is_gone => Next::GiveUp,
             false => Next::GiveUp,
             true if is_limit(status) => Next::RetryWhenAdmitted,
             true => Next::Retry,
         };
-        Failure { error, next }
+        let effects = if status >= 500 && !is_limit(status) { Effects::Possible } else { Effects::None };
+        Failure { error, next, effects }
     }
 
     /// A stream that is not an answer. `shown` decides whether it may be repeated, not this.
-    pub(crate) fn stream(&self, error: StreamError) -> Failure {
+    /// `container`: the one that the request named.
+    pub(crate) fn stream(&self, error: StreamError, container: Option<&str>) -> Failure {
         match error {
             StreamError::Sse(error) => {
                 Failure::new(ModelErrorKind::Protocol, error.to_string(), Next::GiveUp)
@@ -122,7 +161,12 @@ impl Reporter {
                     known => known,
                 };
                 let name = String::from(kind.clone());
+                let said = SaidError { kind: &kind, code: None, message: &message };
+                let is_gone = container.is_some_and(|container| said.is_gone(container));
                 let message = format!("the service reported an error in mid-stream ({name}): {message}");
+                if is_gone {
+                    return Failure::new(ModelErrorKind::ContainerGone, message, Next::GiveUp);
+                }
                 let is_limit = matches!(kind, ApiErrorKind::RateLimit | ApiErrorKind::Overloaded);
                 let error = ModelError::new(ModelErrorKind::Api(kind), message);
                 let next = match error.is_retryable() {
@@ -130,7 +174,7 @@ impl Reporter {
                     true => Next::Retry,
                     false => Next::GiveUp,
                 };
-                Failure { error, next }
+                Failure { error, next, effects: Effects::Possible }
             }
         }
     }
@@ -156,7 +200,9 @@ impl Reporter {
             format!("the connection to the service broke: {reason}")
         };
         let next = if error.is_builder() { Next::GiveUp } else { Next::Retry };
-        Failure::new(ModelErrorKind::Connection, message, next)
+        let effects =
+            if error.is_connect() || error.is_builder() { Effects::None } else { Effects::Possible };
+        Failure { effects, ..Failure::new(ModelErrorKind::Connection, message, next) }
     }
 
     /// A success that holds something else than an answer.

@@ -4,11 +4,16 @@
 //! (`transport`), read piece by piece (`sse`), collected (`accumulate`, `block`, `input`) and, as long as nothing of
 //! it was shown, tried again (`call`, `retry`, `limiter`).
 //!
-//! What is absent: no session, no history, no actor; no environment variable is read; no task is started. The key
-//! is never in an error, a log or `Debug`.
+//! What the service hosts, its skills, files and containers, is spoken of in [`hosted`], over the same client.
+//!
+//! What is absent: no session, no history, no actor; no environment variable is read; no task is started but the
+//! blocking reads of what is uploaded, each awaited or left to end by itself. The key is never in an error, a log or
+//! `Debug`.
 
 #[cfg(feature = "fake")]
 pub mod fake;
+
+pub mod hosted;
 
 mod accumulate;
 mod answer;
@@ -16,8 +21,10 @@ mod block;
 mod body;
 mod call;
 mod config;
+mod effects;
 mod failure;
 mod fields;
+mod gone;
 mod http_date;
 mod input;
 mod limiter;

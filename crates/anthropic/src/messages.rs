@@ -12,14 +12,17 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_base::{Clock, SystemClock};
-use conjure_conversation::{Model, ModelError, ModelEvent, ModelStream, Request};
+use conjure_conversation::{CallEffects, Hosting, Model, ModelError, ModelEvent, ModelStream, Request};
 use futures_util::{Stream, StreamExt, stream};
+use reqwest::Url;
 use reqwest::header::HeaderValue;
 
 use crate::answer::{Answer, WireMessage};
 use crate::body::{Delivery, body};
 use crate::call::Call;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Profile};
+use crate::effects::effects_of;
+use crate::hosted::Hosted;
 use crate::limiter::Limiter;
 use crate::options::Options;
 use crate::prices::Prices;
@@ -54,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) options: Options,
     pub(crate) betas: Option<HeaderValue>,
+    pub(crate) url: Url,
 }
 
 /// What [`Messages::events`] yields.
@@ -99,17 +103,13 @@ impl Client {
     /// # Errors
     /// [`ConfigError::Beta`] for a beta that cannot be sent.
     pub fn messages(&self, options: Options) -> Result<Messages, ConfigError> {
-        for name in options.betas() {
-            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-            if name.is_empty() || !name.bytes().all(is_token) {
-                return Err(ConfigError::Beta { name: name.clone() });
-            }
-        }
-        let betas = (!options.betas().is_empty())
-            .then(|| HeaderValue::try_from(options.betas().join(",")))
-            .transpose()
-            .map_err(|_| ConfigError::Beta { name: options.betas().join(",") })?;
-        Ok(Messages(Arc::new(Inner { shared: Arc::clone(&self.0), options, betas })))
+        let betas = beta_header(&options)?;
+        let url = self.0.transport.url(["messages"]);
+        Ok(Messages(Arc::new(Inner { shared: Arc::clone(&self.0), options, betas, url })))
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.0
     }
 
     /// The models whose answers so far count as free because no price of them is known, in order; at most 16. The
@@ -120,6 +120,20 @@ impl Client {
     }
 }
 
+/// The value of `anthropic-beta`, where there is one.
+fn beta_header(options: &Options) -> Result<Option<HeaderValue>, ConfigError> {
+    for name in options.betas() {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(ConfigError::Beta { name: name.clone() });
+        }
+    }
+    (!options.betas().is_empty())
+        .then(|| HeaderValue::try_from(options.betas().join(",")))
+        .transpose()
+        .map_err(|_| ConfigError::Beta { name: options.betas().join(",") })
+}
+
 impl Messages {
     /// The options of this model.
     #[must_use]
@@ -127,11 +141,36 @@ impl Messages {
         &self.0.options
     }
 
+    /// The same model, with the service's containers at its hand: each request asks for these skills and the tool that
+    /// runs code, and names the betas of the profile. It shares the limiter, the connections and the prices.
+    ///
+    /// Which container an answer ran in is in its [`Response`](conjure_conversation::Response::container), and goes with
+    /// the requests that follow; one that is gone is [`ModelErrorKind::ContainerGone`](conjure_conversation::ModelErrorKind).
+    #[must_use]
+    pub fn with_hosted(&self, hosted: &Hosted) -> Self {
+        let shared = &self.0.shared;
+        let options = hosted.applied_to(self.0.options.clone(), shared.transport.profile());
+        // Names that were good stay good beside those of the profile.
+        let betas = beta_header(&options).unwrap_or_else(|_| self.0.betas.clone());
+        let mut url = self.0.url.clone();
+        // What the official SDK of that profile sends.
+        url.set_query((shared.transport.profile() == Profile::Beta).then_some("beta=true"));
+        Self(Arc::new(Inner { shared: Arc::clone(shared), options, betas, url }))
+    }
+
+    /// The same model with the skills that the request itself names, where it names some. The service may refuse them.
+    fn with_skills_of(&self, request: &Request) -> Self {
+        if request.hosted.is_empty() {
+            return self.clone();
+        }
+        self.with_hosted(&Hosted::unchecked(&request.hosted))
+    }
+
     /// The body that a streamed call of `request` sends. Deterministic; without cache marks it is, up
     /// to the end of its messages, a byte prefix of the next call's body.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
-        body(request, &self.0.options, Delivery::Streamed)
+        body(request, &self.with_skills_of(request).0.options, Delivery::Streamed)
     }
 
     /// One call, streamed, with all that the service says of the answer. Nothing happens before it is polled.
@@ -147,7 +186,7 @@ impl Messages {
             ended: Option<Result<AnswerEvent, ModelError>>,
         }
         let state = State {
-            inner: Arc::clone(&self.0),
+            inner: self.with_skills_of(&request).0,
             begin: Some(request),
             call: None,
             ready: VecDeque::new(),
@@ -181,7 +220,7 @@ impl Messages {
     /// # Errors
     /// [`ModelError`].
     pub async fn create(&self, request: &Request) -> Result<Answer, ModelError> {
-        Call::new(Arc::clone(&self.0), request, Delivery::Whole).whole().await
+        Call::new(self.with_skills_of(request).0, request, Delivery::Whole).whole().await
     }
 }
 
@@ -193,6 +232,14 @@ impl Model for Messages {
                 AnswerEvent::Finished(answer) => ModelEvent::Finished(Box::new(answer.response)),
             })
         }))
+    }
+
+    fn hosting(&self) -> Hosting {
+        Hosting::Skills
+    }
+
+    fn effects(&self, request: &Request) -> CallEffects {
+        effects_of(request, &self.0.options)
     }
 }
 

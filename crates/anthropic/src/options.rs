@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{Caching, ConfigError};
 
+pub(crate) const CONTAINER: &str = "container";
 pub(crate) const CONTEXT_MANAGEMENT: &str = "context_management";
 
 /// How many tokens an answer may have, unless the host says otherwise.
@@ -73,6 +74,11 @@ impl Options {
         }
         self.extra.insert(name, value);
         Ok(self)
+    }
+
+    /// Sets a field that is none of the client's own.
+    pub(crate) fn set_field(&mut self, name: &str, value: Value) {
+        self.extra.insert(name.to_owned(), value);
     }
 
     /// With histories compacted by the service itself once a request comes to so many tokens of input: it answers with a

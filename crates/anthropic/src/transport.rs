@@ -3,14 +3,15 @@
 //!
 //! It owns the pool of connections; a crash loses them, and the service sees them close.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use conjure_base::{Clock, Deadline};
+use conjure_base::{Clock, Deadline, Digest};
 use conjure_conversation::ModelErrorKind;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, Url};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
@@ -29,7 +30,11 @@ const POOL_IDLE: Duration = Duration::from_secs(55);
 #[derive(Debug)]
 pub(crate) struct Transport {
     http: reqwest::Client,
-    url: Url,
+    /// Where `/v1` lies.
+    base: Url,
+    profile: Profile,
+    /// What tells this key from others, and says nothing of it.
+    key: Digest,
     /// Those of every request. The key's value is marked as sensitive, so that no log shows it.
     headers: HeaderMap,
     pub(crate) reporter: Reporter,
@@ -40,14 +45,21 @@ pub(crate) struct Transport {
 
 /// Which wait of a call ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expired {
+pub(crate) enum Expired {
     Idle,
     Total,
 }
 
+impl Expired {
+    /// Whether there is no time left for another attempt either.
+    pub(crate) fn is_total(self) -> bool {
+        self == Self::Total
+    }
+}
+
 impl Transport {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
-        let url = config.messages_url()?;
+        let base = config.service_url()?;
         let key = config.checked_key()?;
         let mut headers = HeaderMap::new();
         let (name, value) = match config.profile {
@@ -58,9 +70,8 @@ impl Transport {
         value.set_sensitive(true);
         headers.insert(name, value);
         headers.insert("anthropic-version", HeaderValue::from_static(config.profile.version()));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls(config, &url)?)
+            .tls_backend_preconfigured(tls(config, &base)?)
             .http1_only()
             .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(config.timeouts.connect)
@@ -75,7 +86,9 @@ impl Transport {
         let http = builder.build().map_err(|error| ConfigError::Tls { reason: error.to_string() })?;
         Ok(Self {
             http,
-            url,
+            base,
+            profile: config.profile,
+            key: Digest::of(format!("conjure key\0{key}").as_bytes()),
             headers,
             reporter: Reporter::new(key),
             clock,
@@ -86,21 +99,61 @@ impl Transport {
 
     /// The service's host, for telemetry.
     pub(crate) fn host(&self) -> &str {
-        self.url.host_str().unwrap_or_default()
+        self.base.host_str().unwrap_or_default()
     }
 
-    /// Sends the body and waits for the head of the answer, at most `idle` and until `deadline`.
+    /// Which form of the interface is spoken.
+    pub(crate) const fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// The service: the address that `/v1` is appended to.
+    pub(crate) fn service(&self) -> &str {
+        self.base.as_str()
+    }
+
+    /// The digest of the key, and of a word before it, so that it is no digest that anybody else has of it.
+    pub(crate) const fn key(&self) -> Digest {
+        self.key
+    }
+
+    /// The address of an endpoint: `/v1` and these segments, each of which may hold any character.
+    pub(crate) fn url<'s>(&self, segments: impl IntoIterator<Item = &'s str>) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("v1").extend(segments);
+        }
+        url
+    }
+
+    /// A request to this address with the headers of every request.
+    pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http.request(method, url).headers(self.headers.clone())
+    }
+
+    /// Sends JSON to this address and waits for the head of the answer, at most `idle` and until `deadline`.
     pub(crate) async fn send(
         &self,
+        url: Url,
         body: Bytes,
         betas: Option<&HeaderValue>,
         idle: Duration,
         deadline: Deadline,
     ) -> Result<Response, Failure> {
-        let mut request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let mut request = self.request(Method::POST, url).header(CONTENT_TYPE, "application/json").body(body);
         if let Some(betas) = betas {
             request = request.header("anthropic-beta", betas);
         }
+        self.head(request, idle, deadline).await
+    }
+
+    /// Sends a request and waits for the head of the answer, at most `idle` and until `deadline`.
+    pub(crate) async fn head(
+        &self,
+        request: RequestBuilder,
+        idle: Duration,
+        deadline: Deadline,
+    ) -> Result<Response, Failure> {
         match self.within(idle, deadline, request.send()).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(self.reporter.transport(&error)),
@@ -164,7 +217,26 @@ impl Transport {
     }
 
     pub(crate) fn too_late(&self) -> Failure {
-        timeout(format!("the model call took longer than {:?}", self.timeouts.total), Next::GiveUp)
+        timeout(format!("the call took longer than {:?}", self.timeouts.total), Next::GiveUp)
+    }
+
+    /// What `future` gives, unless the deadline passes, or nothing moves for `idle`: `moved` counts what does. What moved
+    /// last may have moved at the beginning of such a time, so it is noticed after twice as long at the latest.
+    pub(crate) async fn moving<F: Future>(
+        &self,
+        idle: Duration,
+        deadline: Deadline,
+        moved: impl Fn() -> u64,
+        future: F,
+    ) -> Result<F::Output, Expired> {
+        let mut future = pin!(future);
+        loop {
+            let before = moved();
+            match self.within(idle, deadline, future.as_mut()).await {
+                Err(Expired::Idle) if moved() != before => {}
+                other => return other,
+            }
+        }
     }
 
     /// What `future` gives, unless one of the waits ends before.

@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 use campaign::Random;
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
-    Block, BlockKind, Command, CommandKind, Event, Limits, Message, Response, Role, StartedCall, State,
-    StopReason, ToolOutcome, ToolResult, Usage, apply, decide, pairing,
+    Block, BlockKind, CallEffects, Command, CommandKind, Event, Limits, Message, Response, Role, StartedCall,
+    State, StopReason, ToolOutcome, ToolResult, Usage, apply, decide, pairing,
 };
 
 const MOST_MEMORY: u64 = 32 << 20;
@@ -118,7 +118,7 @@ fn answer(content: Vec<Block>) -> &'static str {
     };
     let limits = Limits::default();
     act(&mut state, CommandKind::StartTurn { input: vec![Block::text("go")], limits });
-    act(&mut state, CommandKind::StartModelCall);
+    act(&mut state, CommandKind::StartModelCall { effects: CallEffects::None });
     let said = content.clone();
     let has_calls = content.iter().any(|block| block.tool_call().is_some());
     let stop_reason = if has_calls { StopReason::ToolUse } else { StopReason::EndTurn };

@@ -8,11 +8,12 @@ use conjure_base::{CallId, Digest, TurnId};
 use crate::compaction::{UnderWay, abandoned, compacted, failed};
 use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
+use crate::files::forget_files;
 use crate::message::Role;
-use crate::model::Response;
+use crate::model::{CallEffects, ModelErrorKind, Response};
 use crate::profile::PinnedSkill;
 use crate::queue::QueuedInput;
-use crate::rejected::is_container_refused;
+use crate::service_tools::{ITS_CONTAINER_EXPIRED, NOT_AWAITED, is_call};
 use crate::state::{CallStatus, FinishedTurn, OpenCall, Phase, State, Tail, Turn, assistant_may_say, millis};
 use crate::stop::{AfterAnswer, StopReason};
 use crate::tool::{ToolCall, ToolResult};
@@ -21,6 +22,7 @@ use crate::usage::Usage;
 /// Adds one recorded event to the state.
 pub fn apply(state: &mut State, event: &Event) {
     count_work(state, event);
+    state.touched = event.at;
     match &event.kind {
         EventKind::Opened { profile } => state.profile = Some(Arc::new((**profile).clone())),
         EventKind::Queued { id, input, limits } => {
@@ -39,6 +41,8 @@ pub fn apply(state: &mut State, event: &Event) {
             }
         }
         EventKind::TurnStarted { turn, input, limits, queued } => {
+            state.began = event.at;
+            state.has_acted = false;
             state.queue.retain(|waiting| Some(waiting.id) != *queued);
             let mut blocks = std::mem::take(&mut state.steering);
             blocks.extend_from_slice(input);
@@ -58,17 +62,18 @@ pub fn apply(state: &mut State, event: &Event) {
                 denied: BTreeMap::new(),
             });
         }
-        EventKind::ModelCallStarted { call, .. } => {
+        EventKind::ModelCallStarted { call, effects, .. } => {
+            let effects = effects.unwrap_or_else(|| effects_of_old(state));
             if let Some(turn) = &mut state.turn {
                 turn.model_calls = *call;
-                turn.phase = Phase::Calling;
+                turn.phase = Phase::Calling(effects);
             }
         }
         EventKind::ModelAnswered { response, .. } => answer(state, response),
         EventKind::ModelCallFailed { .. } | EventKind::ModelCallAbandoned { .. } => {
             // A container that is gone would fail every later call too.
             if let EventKind::ModelCallFailed { error, .. } = &event.kind
-                && state.container.as_ref().is_some_and(|container| is_container_refused(error, container))
+                && error.kind == ModelErrorKind::ContainerGone
             {
                 state.container = None;
             }
@@ -76,6 +81,27 @@ pub fn apply(state: &mut State, event: &Event) {
                 turn.phase = Phase::ModelDue;
             }
             state.flush_steering();
+        }
+        EventKind::ContainerLost { note, .. } => {
+            state.container = None;
+            let again = state.uploaded.iter().map(|uploaded| uploaded.block.clone());
+            let blocks: Vec<Block> = std::iter::once(note.clone()).chain(again).collect();
+            if matches!(state.turn, Some(Turn { phase: Phase::Tools(_) | Phase::Closing(_), .. })) {
+                // Behind the results, or with what the user says next.
+                state.steering.splice(0..0, blocks);
+                return;
+            }
+            // What was paused was going on in it.
+            state.settle(ITS_CONTAINER_EXPIRED);
+            state.tail = Tail::Whole;
+            state.push_user(blocks);
+            state.flush_steering();
+        }
+        EventKind::ModelTold { note } => {
+            state.steering.push(note.clone());
+            if matches!(state.turn, Some(Turn { phase: Phase::ModelDue, .. })) {
+                state.flush_steering();
+            }
         }
         EventKind::CompactionStarted { compaction, kept, regrowth, .. } => {
             if let Some(turn) = &mut state.turn {
@@ -89,8 +115,10 @@ pub fn apply(state: &mut State, event: &Event) {
         EventKind::BlockReplaced { message, block, replacement } => {
             let place = state.messages.get_mut(*message).map(Arc::make_mut);
             if let Some(content) = place.and_then(|message| message.content.get_mut(*block)) {
-                *content = replacement.clone();
+                let refused = std::mem::replace(content, replacement.clone());
                 state.replaced.insert((*message, *block));
+                // The service does not have that file any more: it is given the artifact again.
+                state.uploaded.retain(|uploaded| uploaded.block != refused);
             }
         }
         EventKind::ApprovalRequested { call, reason } => {
@@ -110,6 +138,7 @@ pub fn apply(state: &mut State, event: &Event) {
             );
         }
         EventKind::ToolStarted { call, idempotent } => {
+            state.has_acted = true;
             set_status(state, call, CallStatus::Started { idempotent: *idempotent });
         }
         EventKind::ToolAbandoned { call } => set_status(state, call, CallStatus::Approved),
@@ -123,6 +152,9 @@ pub fn apply(state: &mut State, event: &Event) {
             {
                 deliver(state, active);
                 state.standing.activate(active);
+            }
+            if state.open_call(&result.tool_use_id).is_some() {
+                result.fetched.iter().for_each(|fetched| state.standing.fetched(fetched));
             }
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
             hand_in_results(state);
@@ -142,7 +174,33 @@ pub fn apply(state: &mut State, event: &Event) {
             let (turn, stop, usage) = (*turn, stop.clone(), *usage);
             state.last = Some(FinishedTurn { turn, stop, model_calls, pauses, limits, usage });
         }
+        EventKind::ArtifactRegistered { artifact } => state.standing.register(artifact),
+        EventKind::ArtifactUnregistered { name } => {
+            state.standing.unregister(name);
+            state.uploaded.retain(|uploaded| uploaded.name != *name);
+        }
+        EventKind::ArtifactFetched { fetched } => state.standing.fetched(fetched),
+        EventKind::ArtifactUploaded { uploaded } => {
+            state.uploaded.retain(|other| other.name != uploaded.name);
+            state.uploaded.push((**uploaded).clone());
+            state.push_user(vec![uploaded.block.clone()]);
+        }
+        EventKind::FilesProduced { turn, files, .. } => {
+            state.files_of = Some(*turn);
+            if files.is_empty() {
+                return;
+            }
+            let known = Arc::make_mut(&mut state.files);
+            known.extend(files.iter().map(|file| ((file.source, file.id.clone()), file.clone())));
+            forget_files(known);
+        }
     }
+}
+
+/// What a call may have done of which a record of old does not say so: it goes by what the session was known to send.
+fn effects_of_old(state: &State) -> CallEffects {
+    let has_skills = state.profile.as_ref().is_some_and(|profile| !profile.hosted.is_empty());
+    if state.container.is_some() || has_skills { CallEffects::Possible } else { CallEffects::None }
 }
 
 /// What an answer leads to. Decided from the state before the answer is applied.
@@ -191,11 +249,16 @@ fn answer(state: &mut State, response: &Response) {
     let calls: Vec<ToolCall> = content.iter().filter_map(Block::tool_call).cloned().collect();
     state.usage.add(&response.usage);
     state.gauge.measured(response.usage.total_input());
+    state.has_acted |= response.container.is_some() || content.iter().any(is_call);
     if response.container.is_some() {
         state.container.clone_from(&response.container);
     }
     state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
     state.push_assistant(content);
+    // Of an answer that said nothing, nothing is awaited: what stands before the user's words was sent so.
+    if is_cut && state.last_role() == Some(Role::Assistant) {
+        state.settle(NOT_AWAITED);
+    }
     state.standing.answer();
     state.tail = Tail::Whole;
     let Some(turn) = &mut state.turn else { return };

@@ -2,12 +2,14 @@
 
 use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 
+use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact};
 use crate::compaction::CompactionPolicy;
 use crate::content::Block;
 use crate::event::{Decision, ToolOutcome};
+use crate::files::{Completeness, SessionFile};
 use crate::limits::Limits;
 use crate::message::Message;
-use crate::model::{ModelError, Response};
+use crate::model::{CallEffects, ModelError, Response};
 use crate::pairing::PairingError;
 use crate::profile::Profile;
 use crate::queue::QueueId;
@@ -48,7 +50,10 @@ pub enum CommandKind {
         limits: Limits,
     },
     /// The model is about to be called. When a limit forbids it, the turn ends instead.
-    StartModelCall,
+    StartModelCall {
+        /// Whether the call may do something where nobody here sees it: what [`Model::effects`](crate::Model::effects) says of it.
+        effects: CallEffects,
+    },
     /// The model answered.
     AcceptAnswer {
         /// Which turn.
@@ -168,6 +173,37 @@ pub enum CommandKind {
     },
     /// Whoever drove this session is gone; what was under way is over.
     Recover,
+    /// The session is given an artifact, also while a turn runs.
+    RegisterArtifact {
+        /// Which. Its variable is the machine's to give.
+        artifact: Box<Artifact>,
+    },
+    /// The session does not have an artifact any more.
+    UnregisterArtifact {
+        /// Which.
+        name: ArtifactName,
+    },
+    /// The session does not have any artifact any more.
+    ClearArtifacts,
+    /// An artifact's URL was fetched, otherwise than by a tool call.
+    FetchArtifact {
+        /// What it led to.
+        fetched: Box<FetchedArtifact>,
+    },
+    /// The service has an artifact: it is put into the container of the turn that has begun, before the model is called.
+    AttachUpload {
+        /// Which, and how.
+        uploaded: Box<UploadedArtifact>,
+    },
+    /// It is known what files a turn created or changed. Said once for each turn, behind its end.
+    ProduceFiles {
+        /// Which turn.
+        turn: TurnId,
+        /// Which files.
+        files: Vec<SessionFile>,
+        /// Whether these are all.
+        completeness: Completeness,
+    },
 }
 
 /// A call that is about to run.
@@ -256,6 +292,30 @@ pub enum Rejection {
         /// Its state.
         status: &'static str,
     },
+    /// The session has an artifact of this name.
+    #[error("the session has an artifact `{name}` already; unregister it first, or take another name")]
+    ArtifactExists {
+        /// The name.
+        name: ArtifactName,
+    },
+    /// The session has no artifact of this name.
+    #[error("the session has no artifact `{name}`")]
+    NoArtifact {
+        /// The name.
+        name: ArtifactName,
+    },
+    /// The session has as many artifacts as it may.
+    #[error("the session has {limit} artifacts, as many as it may; unregister one first")]
+    TooManyArtifacts {
+        /// How many.
+        limit: usize,
+    },
+    /// The files are not those of the last turn, or were recorded before.
+    #[error("the files of turn {turn} are not awaited")]
+    FilesNotDue {
+        /// The turn.
+        turn: TurnId,
+    },
     /// The block is not there, was replaced before, or is a tool call, which cannot be replaced.
     #[error("block {block} of message {message} cannot be replaced")]
     NotReplaceable {
@@ -264,4 +324,29 @@ pub enum Rejection {
         /// The block's place.
         block: usize,
     },
+}
+
+/// What the artifacts of a session become: a command that may be given at any time, also while a turn runs.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ArtifactChange {
+    /// It is given this one.
+    Register(Box<Artifact>),
+    /// It does not have this one any more.
+    Unregister(ArtifactName),
+    /// It does not have any.
+    Clear,
+    /// The URL of one was fetched.
+    Fetch(Box<FetchedArtifact>),
+}
+
+impl From<ArtifactChange> for CommandKind {
+    fn from(change: ArtifactChange) -> Self {
+        match change {
+            ArtifactChange::Register(artifact) => Self::RegisterArtifact { artifact },
+            ArtifactChange::Unregister(name) => Self::UnregisterArtifact { name },
+            ArtifactChange::Clear => Self::ClearArtifacts,
+            ArtifactChange::Fetch(fetched) => Self::FetchArtifact { fetched },
+        }
+    }
 }

@@ -20,6 +20,10 @@ pub trait Observer: Send + Sync {
     /// This event was recorded at this place, from 0.
     fn recorded(&self, _seq: u64, _event: &Event) {}
 
+    /// The session's artifacts have changed, or it is known which files a turn produced, and this is the state by now. Told right
+    /// before the event that says so.
+    fn belongings(&self, _state: &State) {}
+
     /// A turn is over, and was so. Told right before the event that says so.
     fn finished(&self, _turn: &FinishedTurn) {}
 
@@ -135,6 +139,9 @@ impl Conversation {
         {
             self.observer.finished(last);
         }
+        if concerns_belongings(&event.kind) {
+            self.observer.belongings(&self.state);
+        }
         self.observer.recorded(seq, event);
     }
 
@@ -160,6 +167,18 @@ impl Conversation {
         (self.state, self.seq) = (state, events.len() as u64);
         self.freshness = Freshness::Current;
         Ok(events)
+    }
+}
+
+/// Whether an event changes the artifacts or the files of a session.
+fn concerns_belongings(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::ArtifactRegistered { .. }
+        | EventKind::ArtifactUnregistered { .. }
+        | EventKind::ArtifactFetched { .. }
+        | EventKind::FilesProduced { .. } => true,
+        EventKind::ToolFinished { result, .. } => !result.fetched.is_empty(),
+        _ => false,
     }
 }
 

@@ -10,7 +10,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conjure_base::Deadline;
+use conjure_base::{Deadline, TurnId};
 use futures_util::future::{Either, select};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -24,7 +24,9 @@ use crate::event::TurnStop;
 use crate::inbox::Post;
 use crate::ledger::LedgerError;
 use crate::machine::{Step, next};
-use crate::model::{ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response};
+use crate::model::{
+    ApiErrorKind, CallEffects, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response,
+};
 use crate::rejected::refused_block;
 use crate::runner::{Authorization, CallContext, ToolRunner};
 use crate::schedule::{Batch, CANCEL_GRACE, authorize, batches, traits};
@@ -34,6 +36,8 @@ use crate::tool::ToolCall;
 
 /// How long a ledger may take to record a turn's end, after its deadline or cancellation and the tools' grace.
 const LEDGER_PATIENCE: Duration = Duration::from_secs(10);
+
+const CLIENT_CRASHED: &str = "the model's client has crashed";
 
 /// What a turn is driven over.
 #[derive(Clone, Copy)]
@@ -121,9 +125,17 @@ pub async fn run_turn(
     rim: Rim<'_>,
     options: TurnOptions<'_>,
 ) -> Result<TurnOutcome, DriveError> {
+    if conversation.state().turn().is_none() {
+        return Err(DriveError::NoTurn);
+    }
     conversation.submit(CommandKind::Recover).await?;
     let state = conversation.state();
-    let turn = state.turn().ok_or(DriveError::NoTurn)?;
+    let turn = match (state.turn(), state.last_turn()) {
+        (Some(turn), _) => turn,
+        // What was missing was its end.
+        (None, Some(last)) => return Ok(TurnOutcome::Finished(last.stop.clone())),
+        (None, None) => return Err(DriveError::NoTurn),
+    };
     let clock = conversation.clock();
     // The wall clock's limit counts on from what the turn has used before a restart.
     let wall_clock = wall_clock(conversation);
@@ -253,17 +265,24 @@ impl Driver<'_> {
     }
 
     async fn call_model(&mut self) -> Result<(), DriveError> {
-        self.conversation.submit(CommandKind::StartModelCall).await?;
+        let Some(turn) = self.conversation.state().turn() else { return Ok(()) };
+        let (turn, call) = (turn.id(), turn.model_calls().saturating_add(1));
+        let prepared = self.prepare(turn, call);
+        let effects = prepared.as_ref().map_or(CallEffects::None, |(_, effects)| *effects);
+        self.conversation.submit(CommandKind::StartModelCall { effects }).await?;
         if next(self.conversation.state()) != Step::AwaitModel {
             // A limit has ended the turn instead.
             return Ok(());
         }
-        let state = self.conversation.state();
-        let Some((turn, call)) = state.turn().map(|turn| (turn.id(), turn.model_calls())) else {
-            return Ok(());
+        let request = match prepared {
+            Ok((request, _)) => request,
+            Err(error) => {
+                return Ok(self
+                    .conversation
+                    .submit(CommandKind::FailModelCall { turn, call, error })
+                    .await?);
+            }
         };
-        let (messages, container) = (state.messages().to_vec(), state.container().cloned());
-        let standing = state.standing().clone();
         let span = tracing::info_span!(
             "chat",
             gen_ai.operation.name = "chat",
@@ -274,20 +293,6 @@ impl Driver<'_> {
             gen_ai.usage.output_tokens = field::Empty,
             error.type = field::Empty,
         );
-        let composer = self.rim.composer;
-        let Ok(composition) = std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose(&standing)))
-        else {
-            let error = ModelError::new(ModelErrorKind::Protocol, "what composes the request has crashed");
-            return Ok(self.conversation.submit(CommandKind::FailModelCall { turn, call, error }).await?);
-        };
-        let request = Request {
-            turn,
-            call,
-            instructions: composition.instructions,
-            tools: composition.tools,
-            messages,
-            container,
-        };
         match self.listen(request).instrument(span.clone()).await? {
             Call::Interrupted => self.interrupt().await,
             Call::Answered(response) => {
@@ -296,9 +301,11 @@ impl Driver<'_> {
             }
             Call::Failed(error) => {
                 span.record("error.type", field::debug(&error.kind));
-                if error.kind == ModelErrorKind::Api(ApiErrorKind::InvalidRequest)
-                    && let Some((message, block)) =
-                        refused_block(&error.message, self.conversation.state().messages())
+                if matches!(
+                    error.kind,
+                    ModelErrorKind::Api(ApiErrorKind::InvalidRequest | ApiErrorKind::NotFound)
+                ) && let Some((message, block)) =
+                    refused_block(&error.message, self.conversation.state().messages())
                 {
                     let error = error.clone();
                     let reject = CommandKind::RejectBlock { turn, call, error, message, block };
@@ -313,13 +320,32 @@ impl Driver<'_> {
         }
     }
 
+    /// What the next call sends, and what it may do: it is recorded before it is sent.
+    fn prepare(&self, turn: TurnId, call: u32) -> Result<(Request, CallEffects), ModelError> {
+        let Rim { composer, model, .. } = self.rim;
+        let state = self.conversation.state();
+        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose(state.standing())));
+        let composition = composed.map_err(|_| crashed("what composes the request has crashed"))?;
+        let request = Request {
+            turn,
+            call,
+            instructions: composition.instructions,
+            tools: composition.tools,
+            messages: state.messages().to_vec(),
+            container: state.container().cloned(),
+            hosted: state.profile().map(|profile| profile.hosted.as_slice().into()).unwrap_or_default(),
+        };
+        let asked = std::panic::catch_unwind(AssertUnwindSafe(|| model.effects(&request)));
+        let effects = asked.map_err(|_| crashed(CLIENT_CRASHED))?;
+        Ok((request, effects))
+    }
+
     /// Follows one model call to its end. Dropping its stream abandons it.
     async fn listen(&mut self, request: Request) -> Result<Call, DriveError> {
-        let crashed =
-            || Call::Failed(ModelError::new(ModelErrorKind::Protocol, "the model's client has crashed"));
+        let client_crashed = || Call::Failed(crashed(CLIENT_CRASHED));
         let model = self.rim.model;
         let started = std::panic::catch_unwind(AssertUnwindSafe(|| model.stream(request)));
-        let Ok(mut answer) = started else { return Ok(crashed()) };
+        let Ok(mut answer) = started else { return Ok(client_crashed()) };
         let cancelled = self.cancel.clone().cancelled_owned();
         let mut over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
         loop {
@@ -334,7 +360,7 @@ impl Driver<'_> {
                 Either::Right((Either::Left((event, _)), _)) => event,
             };
             match event {
-                Err(_panic) => return Ok(crashed()),
+                Err(_panic) => return Ok(client_crashed()),
                 Ok(Some(Ok(ModelEvent::Finished(response)))) => return Ok(Call::Answered(response)),
                 Ok(Some(Ok(preview))) => self.conversation.observer().preview(&preview),
                 Ok(Some(Err(error))) => return Ok(Call::Failed(error)),
@@ -435,6 +461,11 @@ impl Driver<'_> {
             }
         }
     }
+}
+
+/// What of the host's panicked while a call was prepared or made.
+fn crashed(what: &str) -> ModelError {
+    ModelError::new(ModelErrorKind::Protocol, what)
 }
 
 fn record_answer(span: &Span, response: &Response) {

@@ -8,11 +8,13 @@ use std::fmt;
 use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact};
 use crate::compaction::CompactionError;
 use crate::content::Block;
+use crate::files::{Completeness, SessionFile};
 use crate::limits::{Limit, Limits};
 use crate::message::Message;
-use crate::model::{ModelError, Response};
+use crate::model::{CallEffects, ModelError, Response};
 use crate::profile::Profile;
 use crate::queue::QueueId;
 use crate::standing::Grant;
@@ -68,6 +70,9 @@ pub enum EventKind {
         turn: TurnId,
         /// The call's place in its turn, from 1.
         call: u32,
+        /// Whether it may do something where nobody here sees it; none where that was not recorded yet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effects: Option<CallEffects>,
     },
     /// The model answered.
     ModelAnswered {
@@ -93,6 +98,21 @@ pub enum EventKind {
         turn: TurnId,
         /// Which call of it.
         call: u32,
+    },
+    /// The container that the service's tools ran in has expired, or is gone, as a failed call or an answer says. The next call is in a fresh
+    /// one.
+    ContainerLost {
+        /// Which turn.
+        turn: TurnId,
+        /// Which container.
+        container: ContainerId,
+        /// What the model is told; behind it stand the artifacts that the service was given, for the fresh one.
+        note: Block,
+    },
+    /// The model is told something that nobody said: with the user's last words, or before their next.
+    ModelTold {
+        /// What.
+        note: Block,
     },
     /// The service refused a block of the history, which was replaced.
     BlockReplaced {
@@ -212,6 +232,36 @@ pub enum EventKind {
         stop: TurnStop,
         /// What its model calls consumed.
         usage: Usage,
+    },
+    /// The session was given an artifact.
+    ArtifactRegistered {
+        /// Which.
+        artifact: Box<Artifact>,
+    },
+    /// The session does not have an artifact any more.
+    ArtifactUnregistered {
+        /// Which.
+        name: ArtifactName,
+    },
+    /// An artifact's URL was fetched. What a tool call fetched stands in its result ([`ToolResult::fetched`]).
+    ArtifactFetched {
+        /// What it led to.
+        fetched: Box<FetchedArtifact>,
+    },
+    /// The service was given an artifact for its containers; the user's last message has the block that puts it there.
+    ArtifactUploaded {
+        /// Which, and how.
+        uploaded: Box<UploadedArtifact>,
+    },
+    /// It became known what files a turn created or changed.
+    FilesProduced {
+        /// Which turn.
+        turn: TurnId,
+        /// Which files.
+        files: Vec<SessionFile>,
+        /// Whether these are all.
+        #[serde(default)]
+        completeness: Completeness,
     },
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::command::{CommandKind, Rejection};
+use crate::command::{ArtifactChange, CommandKind, Rejection};
 use crate::content::Block;
 use crate::conversation::{Conversation, SubmitError};
 use crate::ledger::LedgerError;
@@ -19,6 +19,8 @@ pub enum PostKind {
     Steer,
     /// A turn of its own, after this one and those that were queued before.
     Queue,
+    /// A change of the session's artifacts: the next request and the next call see it.
+    Artifacts,
 }
 
 /// What became of a post.
@@ -36,11 +38,13 @@ pub enum Receipt {
         /// Where it is recorded.
         seq: u64,
     },
+    /// It is recorded.
+    Recorded,
     /// The machine refused it.
     Refused(Rejection),
     /// The ledger failed: whether it was recorded is not known.
     Failed(LedgerError),
-    /// Nobody took it: no turn runs any more. Here it is again.
+    /// Nobody took it: no turn runs any more. Here it is again; nothing, of a change of artifacts.
     NotTaken(Vec<Block>),
     /// Whoever was recording it is gone: whether it was recorded is not known.
     Unknown,
@@ -60,8 +64,13 @@ pub struct Post {
 }
 
 enum Fate {
-    Waiting(Vec<Block>),
+    Waiting(Content),
     Submitted,
+}
+
+enum Content {
+    Input(Vec<Block>),
+    Change(ArtifactChange),
 }
 
 impl Post {
@@ -71,13 +80,17 @@ impl Post {
         input: Vec<Block>,
         acknowledge: impl FnOnce(Receipt) + Send + 'static,
     ) -> Self {
-        Self {
-            kind,
-            limits: None,
-            most: usize::MAX,
-            fate: Fate::Waiting(input),
-            acknowledge: Some(Box::new(acknowledge)),
-        }
+        Self::of(kind, Content::Input(input), acknowledge)
+    }
+
+    /// A change of the session's artifacts, of [`PostKind::Artifacts`].
+    pub fn artifacts(change: ArtifactChange, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
+        Self::of(PostKind::Artifacts, Content::Change(change), acknowledge)
+    }
+
+    fn of(kind: PostKind, content: Content, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
+        let (fate, acknowledge) = (Fate::Waiting(content), Some(Box::new(acknowledge) as Acknowledge));
+        Self { kind, limits: None, most: usize::MAX, fate, acknowledge }
     }
 
     /// The same with what its turn may consume, for [`PostKind::Queue`].
@@ -108,20 +121,26 @@ impl Post {
         if self.kind == PostKind::Steer && conversation.state().turn().is_none() {
             return Ok(());
         }
-        let Fate::Waiting(input) = std::mem::replace(&mut self.fate, Fate::Submitted) else { return Ok(()) };
+        let Fate::Waiting(content) = std::mem::replace(&mut self.fate, Fate::Submitted) else {
+            return Ok(());
+        };
         if self.kind == PostKind::Queue && conversation.state().queue().len() >= self.most {
             self.tell(Receipt::Refused(Rejection::QueueFull { limit: self.most }));
             return Ok(());
         }
-        let command = match self.kind {
-            PostKind::Steer => CommandKind::Steer { input },
-            PostKind::Queue => CommandKind::Queue { input, limits: self.limits.take() },
+        let command = match (content, self.kind) {
+            (Content::Change(change), _) => change.into(),
+            (Content::Input(input), PostKind::Queue) => {
+                CommandKind::Queue { input, limits: self.limits.take() }
+            }
+            (Content::Input(input), _) => CommandKind::Steer { input },
         };
         match conversation.submit(command).await {
             Ok(()) => {
                 let seq = conversation.seq().saturating_sub(1);
                 let last = conversation.state().queue().last();
                 self.tell(match (self.kind, last) {
+                    (PostKind::Artifacts, _) => Receipt::Recorded,
                     (PostKind::Queue, Some(queued)) => Receipt::Queued { id: queued.id, seq },
                     _ => Receipt::Steered { seq },
                 });
@@ -154,7 +173,8 @@ impl Post {
 impl Drop for Post {
     fn drop(&mut self) {
         let receipt = match std::mem::replace(&mut self.fate, Fate::Submitted) {
-            Fate::Waiting(input) => Receipt::NotTaken(input),
+            Fate::Waiting(Content::Input(input)) => Receipt::NotTaken(input),
+            Fate::Waiting(Content::Change(_)) => Receipt::NotTaken(Vec::new()),
             Fate::Submitted => Receipt::Unknown,
         };
         self.tell(receipt);

@@ -27,8 +27,11 @@ mod usage;
 
 pub mod pairing;
 
+mod artifact;
 mod command;
 mod event;
+mod files;
+mod hosted;
 mod limits;
 mod profile;
 mod queue;
@@ -52,6 +55,7 @@ mod inbox;
 mod rejected;
 mod run_loop;
 mod schedule;
+mod service_tools;
 mod session_event;
 
 #[cfg(feature = "scripted")]
@@ -62,20 +66,27 @@ pub use answer::{
     parse_response,
 };
 pub use apply::apply;
-pub use command::{Command, CommandKind, InterruptCause, Rejection, StartedCall};
+pub use artifact::{
+    ARTIFACT_LIMIT, Artifact, ArtifactContent, ArtifactName, ArtifactNameError, ArtifactSource,
+    ContentTypeOrigin, FetchedArtifact, UploadedArtifact,
+};
+pub use command::{ArtifactChange, Command, CommandKind, InterruptCause, Rejection, StartedCall};
 pub use compaction::{CompactionError, CompactionPolicy};
 pub use compose::{Composer, Composition};
 pub use content::{Block, BlockError, BlockKind};
 pub use conversation::{Conversation, Observer, SubmitError};
 pub use driver::{DriveError, Rim, TurnOptions, TurnOutcome, run_turn};
 pub use event::{Decision, EVENT_FORMAT, Event, EventKind, ToolOutcome, TurnStop};
+pub use files::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
+pub use hosted::{HostedSkill, HostedSource, Hosting, LATEST};
 pub use inbox::{Post, PostKind, Receipt};
 pub use ledger::{Ledger, LedgerError, MemoryLedger};
 pub use limits::{Limit, Limits};
 pub use machine::{Step, decide, next};
 pub use message::{Message, Role};
 pub use model::{
-    ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, model_fn,
+    ApiErrorKind, CallEffects, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response,
+    model_fn,
 };
 pub use pairing::PairingError;
 pub use profile::{Activation, Delivery, PinnedSkill, Profile, Withheld};

@@ -8,18 +8,32 @@ use std::collections::HashSet;
 use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 
 use crate::apply::{Consequence, consequence, next_turn, repeats, why_not_run};
+use crate::artifact::ARTIFACT_LIMIT;
 use crate::command::{Command, CommandKind, InterruptCause, Rejection, StartedCall};
 use crate::compaction;
 use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
 use crate::limits::{Limit, Limits};
 use crate::message::{Message, Role};
-use crate::model::{ModelErrorKind, Response};
+use crate::model::{CallEffects, ModelError, ModelErrorKind, Response};
 use crate::pairing;
 use crate::queue::{queue, start_queued, unqueue};
+use crate::service_tools::container_is_gone;
 use crate::state::{CallStatus, OpenCall, Phase, State, Tail, Turn};
 use crate::stop::StopReason;
 use crate::tool::{ToolCall, ToolResult};
+
+/// What the model is told in place of a container that is gone.
+const CONTAINER_LOST: &str = "[The container in which code ran so far has expired, and a fresh one takes its place. What was in it is gone: \
+    files, variables and what was running. Make again what is still needed.]";
+
+/// What the model is told after a call that may have done something.
+const EFFECTS_UNKNOWN: &str = "[The last request was under way when it broke off; what the service did for it is not known. Check before you \
+    repeat it.]";
+
+/// What a turn ends with whose call may have done something.
+const OUTCOME_UNKNOWN: &str = "the call was under way when its host ended, and the service may have acted on it: whether it did, and \
+    what came of it, is not known, so it was not sent again; send a message to go on, or an empty one to ask once more";
 
 /// What is to be done next with a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +58,7 @@ pub fn next(state: &State) -> Step {
     match state.turn.as_ref().map(|turn| &turn.phase) {
         None => Step::Idle,
         Some(Phase::ModelDue) => Step::CallModel,
-        Some(Phase::Calling | Phase::Compacting(_)) => Step::AwaitModel,
+        Some(Phase::Calling(_) | Phase::Compacting(_)) => Step::AwaitModel,
         Some(Phase::Tools(calls)) => {
             if calls.iter().any(|open| matches!(open.status, CallStatus::AwaitingApproval { .. })) {
                 Step::AwaitApproval
@@ -72,15 +86,22 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         }
         CommandKind::Import { messages, container } => import(state, messages, container)?,
         CommandKind::StartTurn { input, limits } => start_turn(state, input, limits)?,
-        CommandKind::StartModelCall => start_model_call(state, at)?,
+        CommandKind::StartModelCall { effects } => start_model_call(state, effects, at)?,
         CommandKind::AcceptAnswer { turn, call, response } => accept(state, turn, call, *response)?,
         CommandKind::FailModelCall { turn, call, error } => {
             let running = calling(state, turn, call)?;
-            let stop = match error.kind {
-                ModelErrorKind::Exhausted(limit) => TurnStop::Limit(limit),
-                _ => TurnStop::ModelFailed(error.clone()),
+            let after = match (&error.kind, state.container()) {
+                (ModelErrorKind::Exhausted(limit), _) => finish(running, TurnStop::Limit(*limit)),
+                (ModelErrorKind::ContainerGone, Some(container)) => {
+                    let note = Block::text(CONTAINER_LOST);
+                    EventKind::ContainerLost { turn, container: container.clone(), note }
+                }
+                (ModelErrorKind::OutcomeUnknown, _) => {
+                    return Ok(recorded(unknown_effects(running, error), at));
+                }
+                _ => finish(running, TurnStop::ModelFailed(error.clone())),
             };
-            vec![EventKind::ModelCallFailed { turn, call, error }, finish(running, stop)]
+            vec![EventKind::ModelCallFailed { turn, call, error }, after]
         }
         CommandKind::RejectBlock { turn, call, error, message, block } => {
             calling(state, turn, call)?;
@@ -147,8 +168,60 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
             }
         }
         CommandKind::Recover => recover(state),
+        CommandKind::RegisterArtifact { artifact } => {
+            let standing = state.standing();
+            if standing.artifact(&artifact.name).is_some() {
+                return Err(Rejection::ArtifactExists { name: artifact.name });
+            }
+            if standing.artifacts().len() >= ARTIFACT_LIMIT {
+                return Err(Rejection::TooManyArtifacts { limit: ARTIFACT_LIMIT });
+            }
+            vec![EventKind::ArtifactRegistered { artifact }]
+        }
+        CommandKind::UnregisterArtifact { name } => {
+            if state.standing().artifact(&name).is_none() {
+                return Err(Rejection::NoArtifact { name });
+            }
+            vec![EventKind::ArtifactUnregistered { name }]
+        }
+        CommandKind::ClearArtifacts => state
+            .standing()
+            .artifacts()
+            .iter()
+            .map(|artifact| EventKind::ArtifactUnregistered { name: artifact.name.clone() })
+            .collect(),
+        CommandKind::FetchArtifact { fetched } => {
+            if state.standing().artifact(&fetched.name).is_none() {
+                return Err(Rejection::NoArtifact { name: fetched.name });
+            }
+            vec![EventKind::ArtifactFetched { fetched }]
+        }
+        CommandKind::AttachUpload { uploaded } => {
+            running(state)?;
+            if !state.uploads_due().any(|artifact| {
+                artifact.name == uploaded.name
+                    && artifact.content.as_ref().is_some_and(|content| content.digest == uploaded.digest)
+            }) {
+                return Err(Rejection::NoArtifact { name: uploaded.name });
+            }
+            // Behind what was paused, or beside calls that run, a block of the user's would be out of its place.
+            if !state.takes_uploads() {
+                return Err(Rejection::ModelCallNotDue);
+            }
+            vec![EventKind::ArtifactUploaded { uploaded }]
+        }
+        CommandKind::ProduceFiles { turn, files, completeness } => {
+            if state.turn.is_some() || state.files_due().is_none_or(|(due, _)| due != turn) {
+                return Err(Rejection::FilesNotDue { turn });
+            }
+            vec![EventKind::FilesProduced { turn, files, completeness }]
+        }
     };
-    Ok(kinds.into_iter().map(|kind| Event { at, kind }).collect())
+    Ok(recorded(kinds, at))
+}
+
+fn recorded(kinds: Vec<EventKind>, at: Timestamp) -> Vec<Event> {
+    kinds.into_iter().map(|kind| Event { at, kind }).collect()
 }
 
 fn running(state: &State) -> Result<&Turn, Rejection> {
@@ -158,7 +231,7 @@ fn running(state: &State) -> Result<&Turn, Rejection> {
 /// The running turn, when this is its model call under way.
 fn calling(state: &State, turn: TurnId, call: u32) -> Result<&Turn, Rejection> {
     let running = running(state)?;
-    if running.id == turn && running.model_calls == call && running.phase == Phase::Calling {
+    if running.id == turn && running.model_calls == call && matches!(running.phase, Phase::Calling(_)) {
         Ok(running)
     } else {
         Err(Rejection::StaleModelCall)
@@ -219,7 +292,11 @@ pub(crate) fn user_input(input: Vec<Block>) -> Result<Vec<Block>, Rejection> {
     Ok(kept)
 }
 
-fn start_model_call(state: &State, now: Timestamp) -> Result<Vec<EventKind>, Rejection> {
+fn start_model_call(
+    state: &State,
+    effects: CallEffects,
+    now: Timestamp,
+) -> Result<Vec<EventKind>, Rejection> {
     let turn = running(state)?;
     if turn.phase != Phase::ModelDue {
         return Err(Rejection::ModelCallNotDue);
@@ -227,7 +304,8 @@ fn start_model_call(state: &State, now: Timestamp) -> Result<Vec<EventKind>, Rej
     Ok(match exhausted(turn, now) {
         Some(limit) => vec![finish(turn, TurnStop::Limit(limit))],
         None => {
-            vec![EventKind::ModelCallStarted { turn: turn.id, call: turn.model_calls.saturating_add(1) }]
+            let call = turn.model_calls.saturating_add(1);
+            vec![EventKind::ModelCallStarted { turn: turn.id, call, effects: Some(effects) }]
         }
     })
 }
@@ -281,8 +359,12 @@ fn accept(
             }
         }
     };
+    let container = response.container.as_ref().or(state.container());
+    let lost = container.filter(|_| container_is_gone(&response.content)).map(|container| {
+        EventKind::ContainerLost { turn, container: container.clone(), note: Block::text(CONTAINER_LOST) }
+    });
     let answered = EventKind::ModelAnswered { turn, call, response: Box::new(response) };
-    Ok(std::iter::once(answered).chain(after).collect())
+    Ok(std::iter::once(answered).chain(lost).chain(after).collect())
 }
 
 fn too_many_calls(turn: &Turn, calls: &[ToolCall]) -> Option<Limit> {
@@ -392,7 +474,13 @@ fn recover(state: &State) -> Vec<EventKind> {
     let Some(turn) = &state.turn else { return Vec::new() };
     match &turn.phase {
         Phase::ModelDue => Vec::new(),
-        Phase::Calling => vec![EventKind::ModelCallAbandoned { turn: turn.id, call: turn.model_calls }],
+        Phase::Calling(CallEffects::Possible) => {
+            let error = ModelError::new(ModelErrorKind::OutcomeUnknown, OUTCOME_UNKNOWN);
+            unknown_effects(turn, error)
+        }
+        Phase::Calling(CallEffects::None) => {
+            vec![EventKind::ModelCallAbandoned { turn: turn.id, call: turn.model_calls }]
+        }
         Phase::Compacting(_) => {
             vec![EventKind::CompactionAbandoned { turn: turn.id, compaction: turn.compactions }]
         }
@@ -408,6 +496,15 @@ fn recover(state: &State) -> Vec<EventKind> {
             })
             .collect(),
     }
+}
+
+/// Ends the turn after a model call that may have done something; the model is told before it is called again.
+fn unknown_effects(turn: &Turn, error: ModelError) -> Vec<EventKind> {
+    vec![
+        EventKind::ModelCallFailed { turn: turn.id, call: turn.model_calls, error: error.clone() },
+        EventKind::ModelTold { note: Block::text(EFFECTS_UNKNOWN) },
+        finish(turn, TurnStop::ModelFailed(error)),
+    ]
 }
 
 /// Ends the turn: every open call gets its result first.

@@ -9,6 +9,7 @@ use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::content::Block;
+use crate::hosted::{HostedSkill, Hosting};
 use crate::limits::Limit;
 use crate::message::Message;
 use crate::stop::StopReason;
@@ -31,6 +32,35 @@ pub struct Request {
     pub messages: Vec<Arc<Message>>,
     /// The container that the service's tools ran in before, to be used again.
     pub container: Option<ContainerId>,
+    /// Skills that the service is to run in that container, or in a fresh one. A call with any has effects: it must not be sent again once
+    /// it may have arrived. May be empty.
+    pub hosted: Arc<[HostedSkill]>,
+}
+
+impl Request {
+    /// Whether its call may do something by what the request itself asks for: by hosted skills, or in a container. What its model is
+    /// configured with is not known here; [`Model::effects`] knows both.
+    #[must_use]
+    pub fn effects(&self) -> CallEffects {
+        if self.container.is_some() || !self.hosted.is_empty() {
+            CallEffects::Possible
+        } else {
+            CallEffects::None
+        }
+    }
+}
+
+/// Whether a model call may do something where nobody here sees it: its service runs skills or code for it, or tools that act.
+///
+/// It is recorded before the call is made. One that may, and whose host ended before the answer was recorded, is not sent again by itself
+/// ([`ModelErrorKind::OutcomeUnknown`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEffects {
+    /// It answers, and sending it twice costs no more than twice the money.
+    None,
+    /// It may.
+    Possible,
 }
 
 /// A complete answer.
@@ -106,11 +136,32 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>>
 pub trait Model: Send + Sync {
     /// Starts one call. Nothing happens before the stream is polled.
     fn stream(&self, request: Request) -> ModelStream;
+
+    /// What its service runs by itself. A session with hosted skills needs a model that says so.
+    fn hosting(&self) -> Hosting {
+        Hosting::None
+    }
+
+    /// Whether this call may do something where nobody here sees it. Asked once, before the call is recorded and made.
+    ///
+    /// A model that does not say goes by the request alone ([`Request::effects`]). One whose service runs something of its own accord,
+    /// since its client is configured so, must say so; one that wraps another passes on what that one says.
+    fn effects(&self, request: &Request) -> CallEffects {
+        request.effects()
+    }
 }
 
 impl<M: Model + ?Sized> Model for Arc<M> {
     fn stream(&self, request: Request) -> ModelStream {
         (**self).stream(request)
+    }
+
+    fn hosting(&self) -> Hosting {
+        (**self).hosting()
+    }
+
+    fn effects(&self, request: &Request) -> CallEffects {
+        (**self).effects(request)
     }
 }
 
@@ -174,6 +225,11 @@ pub enum ModelErrorKind {
     Overloaded,
     /// What the session's tenant may use is used up; nothing was sent. The turn ends with this limit.
     Exhausted(Limit),
+    /// The service no longer has the container that the request named: it has expired, or never was the key's. Nothing was
+    /// answered; the same call that names none begins a new one, without the files of the old.
+    ContainerGone,
+    /// The call was under way when its host ended, and the service may have acted on it ([`CallEffects`]): what it did is not known.
+    OutcomeUnknown,
     /// A scripted model was sent something else than its script expects, or is at its end.
     Script,
 }
@@ -254,7 +310,11 @@ impl ModelError {
             ModelErrorKind::Connection | ModelErrorKind::Truncated | ModelErrorKind::Timeout => true,
             // Of a share that is nothing, nothing comes later.
             ModelErrorKind::Overloaded => self.retry_after.is_some(),
-            ModelErrorKind::Protocol | ModelErrorKind::Script | ModelErrorKind::Exhausted(_) => false,
+            ModelErrorKind::Protocol
+            | ModelErrorKind::ContainerGone
+            | ModelErrorKind::Script
+            | ModelErrorKind::Exhausted(_)
+            | ModelErrorKind::OutcomeUnknown => false,
         }
     }
 }

@@ -10,6 +10,7 @@ use conjure_base::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::hosted::HostedSkill;
 use crate::limits::Limits;
 
 /// What a session is, as it is recorded with its first event.
@@ -26,6 +27,9 @@ pub struct Profile {
     /// Where the instructions of an active skill stand.
     #[serde(skip_serializing_if = "Delivery::is_usual")]
     pub delivery: Delivery,
+    /// Skills that the model's service runs itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosted: Vec<HostedSkill>,
     /// What each turn may consume, unless it says otherwise.
     pub limits: Limits,
     /// The model's name, as the host knows it.

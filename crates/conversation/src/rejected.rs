@@ -1,32 +1,17 @@
-//! Which block of a request it was that the service refused, or whether it was the container.
+//! Which block of a request it was that the service refused.
 
 use std::borrow::Borrow;
 
-use conjure_base::ContainerId;
+use serde::Deserialize;
 
 use crate::content::{Block, BlockKind};
 use crate::message::{Message, Role};
-use crate::model::{ApiErrorKind, ModelError, ModelErrorKind};
 
-/// Whether a request failed because of the container that it named: it has expired, or is not there. The service
-/// documents no wording; these are the forms that name the container, its field, or say what became of it.
-pub(crate) fn is_container_refused(error: &ModelError, container: &ContainerId) -> bool {
-    let is_refusal =
-        matches!(error.kind, ModelErrorKind::Api(ApiErrorKind::InvalidRequest | ApiErrorKind::NotFound));
-    let text = &error.message;
-    let has_any = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    is_refusal
-        && (text.contains(container.as_str())
-            || has_any(&["container:", "container.id:"])
-            || (has_any(&["container ", "Container "])
-                && has_any(&["expired", "not found", "does not exist"])))
-}
-
-/// The message and the block, both from 0, that a refusal is about: those that its text names, or else, when it
-/// speaks of an image or a document, the first one in the newest message of the user. Older ones were accepted
-/// before.
+/// The message and the block, both from 0, that a refusal is about: those that its text names; or else, when it names a
+/// file by its id, the first block that puts that into a container; or else, when it speaks of an image or a document, the
+/// first one in the newest message of the user. Older ones were accepted before, but a file may be deleted later.
 pub(crate) fn refused_block<M: Borrow<Message>>(text: &str, messages: &[M]) -> Option<(usize, usize)> {
-    location_of(text).or_else(|| {
+    location_of(text).or_else(|| upload_of(text, messages)).or_else(|| {
         let lower = text.to_lowercase();
         if !["image", "document", "pdf", "media"].iter().any(|word| lower.contains(word)) {
             return None;
@@ -36,6 +21,29 @@ pub(crate) fn refused_block<M: Borrow<Message>>(text: &str, messages: &[M]) -> O
         let block = newest.content.iter().position(is_media).filter(|_| newest.role == Role::User)?;
         Some((place, block))
     })
+}
+
+/// The first block that puts a file into a container which the text names by its id.
+fn upload_of<M: Borrow<Message>>(text: &str, messages: &[M]) -> Option<(usize, usize)> {
+    #[derive(Deserialize)]
+    struct Upload {
+        file_id: String,
+    }
+    let is_named = |block: &Block| {
+        matches!(block.kind(), BlockKind::Other(kind) if kind == "container_upload")
+            && serde_json::from_str::<Upload>(block.json())
+                .is_ok_and(|Upload { file_id }| names(text, &file_id))
+    };
+    messages.iter().enumerate().find_map(|(place, message)| {
+        let message: &Message = message.borrow();
+        message.content.iter().position(is_named).map(|block| (place, block))
+    })
+}
+
+/// Whether a text holds this id, and not only as a part of a longer one.
+fn names(text: &str, id: &str) -> bool {
+    let is_of_id = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !id.is_empty() && text.split(|c| !is_of_id(c)).any(|word| word == id)
 }
 
 /// Whether a block is, or holds, an image or a document.
@@ -65,32 +73,8 @@ fn number(text: &str) -> Option<(usize, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_container_refused, location_of, refused_block};
-    use crate::{ApiErrorKind, Block, Message, ModelError, ModelErrorKind, ResultContent, ToolResult};
-
-    #[test]
-    fn a_refusal_is_about_the_container_when_it_says_so() {
-        let container = conjure_base::ContainerId::new("container_01");
-        let says = |kind, text: &str| is_container_refused(&ModelError::new(kind, text), &container);
-        let invalid = || ModelErrorKind::Api(ApiErrorKind::InvalidRequest);
-        for text in [
-            "the service answered 400 (invalid_request_error): container: Input should be a valid id",
-            "Container container_01 is not yours",
-            "The container has expired",
-        ] {
-            assert!(says(invalid(), text), "{text}");
-            assert!(says(ModelErrorKind::Api(ApiErrorKind::NotFound), text), "{text}");
-            assert!(!says(ModelErrorKind::Api(ApiErrorKind::Overloaded), text), "{text}");
-            assert!(!says(ModelErrorKind::Truncated, text), "{text}");
-        }
-        for text in [
-            "container.skills: List should have at most 8 items",
-            "messages.0.content.0.container_upload.file_id: Field required",
-            "prompt is too long",
-        ] {
-            assert!(!says(invalid(), text), "{text}");
-        }
-    }
+    use super::{location_of, refused_block};
+    use crate::{Block, Message, ResultContent, ToolResult};
 
     #[test]
     fn the_location_is_found_where_the_service_writes_it() {
@@ -102,6 +86,22 @@ mod tests {
         {
             assert_eq!(location_of(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_refusal_that_names_a_file_is_about_the_block_that_puts_it_into_a_container() {
+        let upload = |id: &str| {
+            Block::from_json(format!(r#"{{"type":"container_upload","file_id":"{id}"}}"#)).unwrap()
+        };
+        let messages = [
+            Message::user(vec![Block::text("file_1"), upload("file_11"), upload("file_1")]),
+            Message::assistant(vec![Block::text("I see")]),
+            Message::user(vec![upload("file_1")]),
+        ];
+        assert_eq!(refused_block("File not found: file_1", &messages), Some((0, 2)));
+        assert_eq!(refused_block("the file `file_11` has expired.", &messages), Some((0, 1)));
+        assert_eq!(refused_block("File not found: file_2", &messages), None);
+        assert_eq!(refused_block("File not found", &messages), None);
     }
 
     #[test]

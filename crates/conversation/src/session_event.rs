@@ -3,17 +3,19 @@
 //! Derived from the record alone, so that a replay shows what the live session showed. Each is one line of
 //! JSON ([`SessionEvent::to_line`]); content blocks stay raw in it.
 
-use conjure_base::{CallId, SessionId, Timestamp};
+use conjure_base::{CallId, ContainerId, SessionId, Timestamp};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
+use crate::artifact::{ArtifactName, FetchedArtifact};
 use crate::content::{Block, BlockKind};
 use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
+use crate::files::{Completeness, SessionFile};
 use crate::limits::Limit;
 use crate::machine::results_of_cut_answer;
 use crate::message::Message;
-use crate::model::{ModelError, Response};
+use crate::model::{ModelError, ModelErrorKind, Response};
 use crate::profile::PinnedSkill;
 use crate::queue::QueueId;
 use crate::standing::Grant;
@@ -136,6 +138,41 @@ pub enum SessionEventKind {
         /// Which calls, and for how long.
         grant: Grant,
     },
+    /// The session was given an artifact.
+    #[serde(rename = "session.artifact_registered")]
+    SessionArtifactRegistered {
+        /// Its name.
+        name: ArtifactName,
+        /// Its media type.
+        content_type: String,
+        /// Bytes; absent while its URL was not fetched.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+    },
+    /// The session does not have an artifact any more.
+    #[serde(rename = "session.artifact_unregistered")]
+    SessionArtifactUnregistered {
+        /// Its name.
+        name: ArtifactName,
+    },
+    /// An artifact's URL was fetched.
+    #[serde(rename = "session.artifact_fetched")]
+    SessionArtifactFetched {
+        /// Its name.
+        name: ArtifactName,
+        /// The media type.
+        content_type: String,
+        /// Bytes.
+        size: u64,
+    },
+    /// It is known what files the last turn created or changed.
+    #[serde(rename = "session.files_produced")]
+    SessionFilesProduced {
+        /// Which.
+        files: Vec<SessionFile>,
+        /// Whether these are all.
+        completeness: Completeness,
+    },
     /// The session works.
     #[serde(rename = "session.status_running")]
     SessionStatusRunning {},
@@ -188,6 +225,12 @@ pub enum SessionEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
     },
+    /// The container in which the service ran code has expired, or is gone; a fresh one takes its place.
+    #[serde(rename = "session.container_lost")]
+    SessionContainerLost {
+        /// Which.
+        container_id: ContainerId,
+    },
     /// The model is being called.
     #[serde(rename = "span.model_request_start")]
     ModelRequestStart {
@@ -232,6 +275,8 @@ pub enum SessionStopReason {
     },
     /// The model call failed for good.
     RetriesExhausted,
+    /// The host ended in a call that the service may have acted on: what it did is not known, and the call was not sent again.
+    OutcomeUnknown,
     /// A limit was reached.
     BudgetReached {
         /// Which.
@@ -272,6 +317,9 @@ impl From<&TurnStop> for SessionStopReason {
             TurnStop::Cut(reason) => Self::Cut { reason: reason.clone() },
             TurnStop::Refused => Self::Refusal,
             TurnStop::Limit(limit) => Self::BudgetReached { limit: *limit },
+            TurnStop::ModelFailed(error) if error.kind == ModelErrorKind::OutcomeUnknown => {
+                Self::OutcomeUnknown
+            }
             TurnStop::ModelFailed(_) => Self::RetriesExhausted,
             TurnStop::Interrupted => Self::Interrupted,
             TurnStop::Deadline => Self::Deadline,
@@ -329,6 +377,9 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
             model_usage: None,
             request_id: None,
         }],
+        EventKind::ContainerLost { container, .. } => {
+            vec![Kind::SessionContainerLost { container_id: container.clone() }]
+        }
         EventKind::CompactionStarted { .. }
         | EventKind::Compacted { .. }
         | EventKind::CompactionFailed { .. }
@@ -357,17 +408,43 @@ fn kinds(event: &EventKind) -> Vec<SessionEventKind> {
                 tool_use_id: result.tool_use_id.clone(),
                 active_skills,
             });
-            std::iter::once(tool_result(result, *outcome)).chain(changed).collect()
+            let fetched = result.fetched.iter().map(artifact_fetched);
+            std::iter::once(tool_result(result, *outcome)).chain(changed).chain(fetched).collect()
         }
         EventKind::TurnFinished { stop, usage, .. } => {
             let interrupt = (*stop == TurnStop::Interrupted).then_some(Kind::UserInterrupt {});
             let idle = Kind::SessionStatusIdle { stop_reason: stop.into(), usage: Some(*usage) };
             interrupt.into_iter().chain([idle]).collect()
         }
+        EventKind::ArtifactRegistered { artifact } => vec![Kind::SessionArtifactRegistered {
+            name: artifact.name.clone(),
+            content_type: artifact.content_type.clone(),
+            size: artifact.size(),
+        }],
+        EventKind::ArtifactUnregistered { name } => {
+            vec![Kind::SessionArtifactUnregistered { name: name.clone() }]
+        }
+        EventKind::ArtifactFetched { fetched } => vec![artifact_fetched(fetched)],
+        EventKind::FilesProduced { files, completeness: Completeness::Whole, .. } if files.is_empty() => {
+            Vec::new()
+        }
+        EventKind::FilesProduced { files, completeness, .. } => {
+            vec![Kind::SessionFilesProduced { files: files.clone(), completeness: *completeness }]
+        }
         EventKind::Opened { .. }
+        | EventKind::ArtifactUploaded { .. }
         | EventKind::BlockReplaced { .. }
+        | EventKind::ModelTold { .. }
         | EventKind::ToolStarted { .. }
         | EventKind::ToolAbandoned { .. } => Vec::new(),
+    }
+}
+
+fn artifact_fetched(fetched: &FetchedArtifact) -> SessionEventKind {
+    SessionEventKind::SessionArtifactFetched {
+        name: fetched.name.clone(),
+        content_type: fetched.content_type.clone(),
+        size: fetched.content.size,
     }
 }
 

@@ -1,5 +1,5 @@
-//! What of a session's state counts for its instructions and its tools: which skills are active, and what was granted for longer than
-//! one call.
+//! What of a session's state counts for its instructions and its tools: which skills are active, what was granted for longer than
+//! one call, and which artifacts there are.
 //!
 //! It is changed by recorded events alone, and handed out by value: whoever composes a request or runs a call sees one moment of it.
 
@@ -7,21 +7,29 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, free_variable};
 use crate::profile::PinnedSkill;
 
-/// The active skills of a session, and its grants. Clones share.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The active skills of a session, its grants, and its artifacts. Clones share.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     active: Arc<[PinnedSkill]>,
     /// Those that were active when the answer came whose calls are judged and run.
     answered: Arc<[PinnedSkill]>,
     grants: Arc<[Grant]>,
+    /// Each by itself: a change of one copies no other.
+    artifacts: Arc<[Arc<Artifact>]>,
 }
 
 /// No skill is active, nothing is granted. No allocation: sessions without either share nothing.
 impl Default for Standing {
     fn default() -> Self {
-        Self { active: Arc::default(), answered: Arc::default(), grants: Arc::default() }
+        Self {
+            active: Arc::default(),
+            answered: Arc::default(),
+            grants: Arc::default(),
+            artifacts: Arc::default(),
+        }
     }
 }
 
@@ -64,6 +72,45 @@ impl Standing {
             GrantScope::Session => true,
             GrantScope::Skill(skill) => self.active.contains(skill),
         })
+    }
+
+    /// The same with these artifacts.
+    #[must_use]
+    pub fn with_artifacts(self, artifacts: impl IntoIterator<Item = impl Into<Arc<Artifact>>>) -> Self {
+        Self { artifacts: artifacts.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// The artifacts, in the order in which they were registered. Clones share.
+    #[must_use]
+    pub const fn artifacts(&self) -> &Arc<[Arc<Artifact>]> {
+        &self.artifacts
+    }
+
+    /// The artifact of this name.
+    #[must_use]
+    pub fn artifact(&self, name: &ArtifactName) -> Option<&Arc<Artifact>> {
+        self.artifacts.iter().find(|artifact| artifact.name == *name)
+    }
+
+    pub(crate) fn register(&mut self, artifact: &Artifact) {
+        let variable = free_variable(&artifact.name, &self.artifacts);
+        let artifact = Arc::new(Artifact { variable, ..artifact.clone() });
+        self.artifacts = self.artifacts.iter().cloned().chain([artifact]).collect();
+    }
+
+    pub(crate) fn unregister(&mut self, name: &ArtifactName) {
+        self.artifacts = self.artifacts.iter().filter(|artifact| artifact.name != *name).cloned().collect();
+    }
+
+    pub(crate) fn fetched(&mut self, fetched: &FetchedArtifact) {
+        if self.artifact(&fetched.name).is_some() {
+            let mut artifacts = self.artifacts.to_vec();
+            artifacts
+                .iter_mut()
+                .filter(|artifact| artifact.name == fetched.name)
+                .for_each(|artifact| Arc::make_mut(artifact).fetched(fetched));
+            self.artifacts = artifacts.into();
+        }
     }
 
     /// An answer has come: its calls are judged by what is active now.

@@ -8,13 +8,17 @@ use std::sync::Arc;
 
 use conjure_base::{CallId, ContainerId, Digest, Timestamp, TurnId};
 
+use crate::artifact::{Artifact, UploadedArtifact};
 use crate::compaction::{CompactionPolicy, Gauge, UnderWay, due};
 use crate::content::{Block, BlockKind};
 use crate::event::TurnStop;
+use crate::files::{FileSource, SessionFile};
 use crate::limits::Limits;
 use crate::message::{Message, Role};
+use crate::model::CallEffects;
 use crate::profile::{PinnedSkill, Profile};
 use crate::queue::{QueueId, QueuedInput};
+use crate::service_tools::{NOT_AWAITED, settle};
 use crate::standing::Standing;
 use crate::tool::{ToolCall, ToolResult};
 use crate::usage::Usage;
@@ -45,6 +49,17 @@ pub struct State {
     pub(crate) delivered: BTreeMap<String, usize>,
     /// How long the history is.
     pub(crate) gauge: Gauge,
+    /// What the service was given of its artifacts, for its containers.
+    pub(crate) uploaded: Vec<UploadedArtifact>,
+    /// The files that its turns produced, by where they lie.
+    pub(crate) files: Arc<BTreeMap<(FileSource, String), SessionFile>>,
+    /// The last turn whose files are known, and when the turn began whose files are not.
+    pub(crate) files_of: Option<TurnId>,
+    pub(crate) began: Timestamp,
+    /// Whether that turn has run a tool, here or with the model's service.
+    pub(crate) has_acted: bool,
+    /// When something was recorded last.
+    pub(crate) touched: Timestamp,
 }
 
 /// What the last message is, where its role does not tell.
@@ -87,8 +102,8 @@ pub(crate) struct Denials {
 pub(crate) enum Phase {
     /// The model must be called.
     ModelDue,
-    /// The model is being called.
-    Calling,
+    /// The model is being called; with what effects is known since before.
+    Calling(CallEffects),
     /// The beginning of the history is being summarised; then the model must be called.
     Compacting(UnderWay),
     /// The calls of the last answer, in order, until all have their result.
@@ -190,8 +205,8 @@ impl State {
     }
 
     /// The container that the service's tools ran in last. At the step [`crate::Step::CallModel`] it goes with the
-    /// request. A refusal that is about it makes the session forget it: the turn fails and says so, and the next
-    /// request asks for a fresh one.
+    /// request. A model that says that it is gone ([`crate::ModelErrorKind::ContainerGone`]) makes the session forget it: the next request, of the same turn, asks for
+    /// a fresh one and tells the model so.
     #[must_use]
     pub const fn container(&self) -> Option<&ContainerId> {
         self.container.as_ref()
@@ -201,6 +216,52 @@ impl State {
     #[must_use]
     pub const fn standing(&self) -> &Standing {
         &self.standing
+    }
+
+    /// The artifacts whose bytes are known and that the service was not given yet, as they are now.
+    pub fn uploads_due(&self) -> impl Iterator<Item = &Arc<Artifact>> {
+        self.standing.artifacts().iter().filter(|artifact| {
+            artifact.content.as_ref().is_some_and(|content| {
+                !self.uploaded.iter().any(|up| up.name == artifact.name && up.digest == content.digest)
+            })
+        })
+    }
+
+    /// Whether an artifact may be given to the service now: a model call is due, and it resumes no pause.
+    #[must_use]
+    pub fn takes_uploads(&self) -> bool {
+        self.tail == Tail::Whole && matches!(self.turn, Some(Turn { phase: Phase::ModelDue, .. }))
+    }
+
+    /// The files that its turns created or changed, by where they lie and what they are called there.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = &SessionFile> {
+        self.files.values()
+    }
+
+    /// The same, shared: what comes later does not change it.
+    #[must_use]
+    pub fn shared_files(&self) -> Arc<BTreeMap<(FileSource, String), SessionFile>> {
+        Arc::clone(&self.files)
+    }
+
+    /// Whether the last turn, over or running, has run a tool: here, or with the model's service. One that has not has produced no
+    /// files.
+    #[must_use]
+    pub const fn has_acted(&self) -> bool {
+        self.has_acted
+    }
+
+    /// When something was recorded last; the beginning of time, where nothing was.
+    #[must_use]
+    pub const fn touched(&self) -> Timestamp {
+        self.touched
+    }
+
+    /// The last turn, over or running, and when it began, while it is not recorded which files it produced.
+    #[must_use]
+    pub fn files_due(&self) -> Option<(TurnId, Timestamp)> {
+        let last = self.turn.as_ref().map(|turn| turn.id).or(self.last.as_ref().map(|last| last.turn))?;
+        (self.files_of != Some(last)).then_some((last, self.began))
     }
 
     /// How many of the last messages would stay, were the history compacted now; none when nothing is due.
@@ -262,8 +323,19 @@ impl State {
     /// Appends to the user's last message, or begins one.
     pub(crate) fn push_user(&mut self, blocks: Vec<Block>) {
         if !blocks.is_empty() {
+            if self.tail == Tail::Paused {
+                // What is not resumed any more must not await anything of the service.
+                self.settle(NOT_AWAITED);
+            }
             self.tail = Tail::Whole;
             self.push(Role::User, blocks);
+        }
+    }
+
+    /// Puts this text in place of what the model's last message still awaits of the service.
+    pub(crate) fn settle(&mut self, text: &str) {
+        if let Some(last) = self.messages.iter_mut().rev().find(|message| message.role == Role::Assistant) {
+            settle(&mut Arc::make_mut(last).content, text);
         }
     }
 
@@ -333,7 +405,7 @@ impl Turn {
     /// Whether a call of the model or of a tool is under way.
     pub(crate) fn is_working(&self) -> bool {
         match &self.phase {
-            Phase::Calling | Phase::Compacting(_) => true,
+            Phase::Calling(_) | Phase::Compacting(_) => true,
             Phase::Tools(calls) => calls.iter().any(|open| matches!(open.status, CallStatus::Started { .. })),
             Phase::ModelDue | Phase::Closing(_) => false,
         }

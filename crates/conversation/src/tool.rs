@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::artifact::FetchedArtifact;
 use crate::profile::PinnedSkill;
 
 /// The only field of an input that was not a JSON object; see [`ToolCall::invalid_input`].
@@ -119,6 +120,9 @@ pub struct ToolResult {
     /// The skills that are active from now on, the most recent last, where the call changed that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_skills: Option<Vec<PinnedSkill>>,
+    /// Artifacts whose URLs the call has fetched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<FetchedArtifact>,
 }
 
 /// How a call that ran ended, as far as whoever ran it knows.
@@ -157,6 +161,7 @@ impl ToolResult {
             is_error: false,
             ending: ToolEnding::Returned,
             active_skills: None,
+            fetched: Vec::new(),
         }
     }
 
@@ -177,6 +182,13 @@ impl ToolResult {
     #[must_use]
     pub fn activating(mut self, active: Vec<PinnedSkill>) -> Self {
         self.active_skills = Some(active);
+        self
+    }
+
+    /// The same of a call that has fetched these.
+    #[must_use]
+    pub fn fetching(mut self, fetched: Vec<FetchedArtifact>) -> Self {
+        self.fetched = fetched;
         self
     }
 

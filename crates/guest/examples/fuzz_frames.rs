@@ -33,7 +33,7 @@ const KINDS: [FrameKind; 9] = [
     FrameKind::Tunnel,
 ];
 
-const MESSAGES: [(FrameKind, &str); 23] = [
+const MESSAGES: [(FrameKind, &str); 27] = [
     (
         FrameKind::Hello,
         r#"{"version":1,"roots":[{"path":"/w","access":"read_write"},{"path":"/s","access":"read_only"}],"workdir":"/w","env":{"A":"b"},"spill_dir":"/w/.s"}"#,
@@ -81,6 +81,10 @@ const MESSAGES: [(FrameKind, &str); 23] = [
     (FrameKind::Done, r#"{"Ok":{"write":{"size":1,"existed":true}}}"#),
     (FrameKind::Done, r#"{"Ok":{"list":{"entries":[],"truncated":false}}}"#),
     (FrameKind::Done, r#"{"Ok":{"read":{"size":1}}}"#),
+    (FrameKind::Open, r#"{"request":{"op":"pause"},"credit":0,"timeout_ms":5000}"#),
+    (FrameKind::Open, r#"{"request":{"op":"resume"},"credit":0,"timeout_ms":null}"#),
+    (FrameKind::Done, r#"{"Ok":{"pause":{"processes":3}}}"#),
+    (FrameKind::Done, r#"{"Ok":{"resume":{"processes":0}}}"#),
     (
         FrameKind::Done,
         r#"{"Ok":{"exec":{"end":"out_of_memory","stdout":{"total":0,"head":0,"tail":0,"spill_path":null,"spilled":0},"stderr":{"total":0,"head":0,"tail":0,"spill_path":null,"spilled":0},"duration_us":5}}}"#,

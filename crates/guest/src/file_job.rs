@@ -65,12 +65,20 @@ impl FileJob {
                     return Err(error::error(ErrorCode::BadRequest, "this sandbox has no shelves to fill"));
                 }
             },
+            Request::Withdraw { name, .. } => match shelves {
+                Some(_) => (false, false, "withdrawing", name),
+                None => {
+                    return Err(error::error(ErrorCode::BadRequest, "this sandbox has no shelves to fill"));
+                }
+            },
             Request::View { path, .. } => (false, true, "viewing", path),
             Request::Read { path, .. } => (false, true, "reading", path),
             Request::Replace { path, .. } => (false, false, "editing", path),
             Request::List { path, .. } | Request::Walk { path, .. } => (false, false, "listing", path),
             Request::Folder { path, .. } => (false, false, "making", path),
-            Request::Exec(_) => return Err(error::error(ErrorCode::BadRequest, "not a file operation")),
+            Request::Exec(_) | Request::Pause | Request::Resume => {
+                return Err(error::error(ErrorCode::BadRequest, "not a file operation"));
+            }
         };
         let (reply_from, reply_to) = pipe_from_child()?;
         let input = if takes { Some(pipe_to_child()?) } else { None };

@@ -3,6 +3,7 @@
 //! State: the open jobs, and the processes that this one is the parent of. Nothing survives it.
 
 mod greeting;
+mod pausing;
 mod processes;
 mod readiness;
 mod watching;
@@ -31,6 +32,7 @@ use crate::fortress::{OomScore, Pressure};
 use crate::jail::Inside;
 use crate::job::{Cut, Cx, Got, SCRATCH, read, too_many};
 use crate::outbox::Outbox;
+use crate::pause::Pause;
 use crate::quota::Watch;
 use crate::tunnel::{self, Tunnels};
 use crate::{clock, error, quota, sys};
@@ -167,6 +169,8 @@ struct Guest {
     tunnels: Tunnels,
     /// Since when processes that lost their shim are being killed, and when to look again.
     sweep: Option<(Duration, Duration)>,
+    /// Where what programs left running stands still.
+    pause: Option<Pause>,
     scratch: Vec<u8>,
     /// How often the loop went round: what is ready has its turn in another order each time.
     round: usize,
@@ -200,6 +204,7 @@ impl Guest {
             shims: Shims::default(),
             tunnels: Tunnels::default(),
             sweep: None,
+            pause: None,
             scratch: vec![0; SCRATCH],
             round: 0,
             is_ending: false,
@@ -348,8 +353,12 @@ impl Guest {
     }
 
     fn open(&mut self, number: u32, open: &Open) {
-        if let Err(error) = self.start(number, open) {
-            self.outbox.done(number, &error::encode(&Err(error)));
+        let ended = match self.rest(&open.request) {
+            None => self.start(number, open).err().map(Err),
+            ended => ended,
+        };
+        if let Some(result) = ended {
+            self.outbox.done(number, &error::encode(&result));
         }
     }
 

@@ -17,6 +17,7 @@ mod jail;
 mod job;
 mod meeting;
 mod outbox;
+mod pause;
 mod quota;
 mod sys;
 mod tree;

@@ -63,7 +63,9 @@ pub(crate) fn kill_round(keep: impl Fn(Pid) -> bool) -> usize {
         let mut fresh = 0;
         let family = descendants(own, &keep);
         for &pid in &family {
-            if !stopped.contains(&pid) && signal_member(pid, own, &family, Signal::STOP) {
+            if !stopped.contains(&pid)
+                && signal_member(pid, own, &family, Signal::STOP).is_ok_and(|sent| sent)
+            {
                 stopped.insert(pid);
                 fresh += 1;
             }
@@ -73,27 +75,81 @@ pub(crate) fn kill_round(keep: impl Fn(Pid) -> bool) -> usize {
         }
     }
     let family = descendants(own, &keep);
-    family.iter().filter(|pid| signal_member(**pid, own, &family, Signal::KILL)).count()
+    let killed = |pid: &&Pid| signal_member(**pid, own, &family, Signal::KILL).is_ok_and(|sent| sent);
+    family.iter().filter(killed).count()
 }
 
-/// Signals `pid` if it is, at this moment, a living child of `own` or of a member of `family`. The descriptor
-/// is taken before the check, so a number that was reused in between is never signalled.
-fn signal_member(pid: Pid, own: Pid, family: &HashSet<Pid>, signal: Signal) -> bool {
+/// Signals `pid` if it is, at this moment, a living child of `own` or of a member of `family`, and says whether it was. The
+/// descriptor is taken before the check, so a number that was reused in between is never signalled. The error is that the
+/// system does not permit it.
+pub(crate) fn signal_member(
+    pid: Pid,
+    own: Pid,
+    family: &HashSet<Pid>,
+    signal: Signal,
+) -> Result<bool, Errno> {
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Some(pidfd),
         // No such system call, in an emulated kernel: the number has to do.
         Err(Errno::NOSYS) => None,
-        Err(_) => return false,
+        Err(_) => return Ok(false),
     };
-    let Some(stat) = stat_of(pid) else { return false };
+    let Some(stat) = stat_of(pid) else { return Ok(false) };
     if stat.is_dead || !(stat.parent == own || family.contains(&stat.parent)) {
-        return false;
+        return Ok(false);
     }
-    match pidfd {
+    let sent = match pidfd {
         Some(pidfd) => rustix::process::pidfd_send_signal(pidfd, signal),
         None => rustix::process::kill_process(pid, signal),
+    };
+    match sent {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM) => Err(Errno::PERM),
+        // It has just died.
+        Err(_) => Ok(false),
     }
-    .is_ok()
+}
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Motion {
+    /// A thread of it runs, or waits for something to happen.
+    Going,
+    /// The kernel holds it, in a way that signals do not end: it takes none before, and then it heeds them.
+    Held,
+    /// All of its threads are stopped.
+    Still,
+    /// There is no such process, or no thread of it lives.
+    Gone,
+}
+
+/// What a process does, at this moment.
+pub(crate) fn motion(pid: Pid) -> Motion {
+    let pid = pid.as_raw_nonzero();
+    let states = numeric_names(&format!("/proc/{pid}/task")).into_iter().filter_map(|task| {
+        let stat = read_small(&format!("/proc/{pid}/task/{}/stat", task.as_raw_nonzero()))?;
+        Some(state_of_thread(&stat))
+    });
+    motion_of(states)
+}
+
+/// What a process with such threads does.
+fn motion_of(threads: impl Iterator<Item = Motion>) -> Motion {
+    threads.fold(Motion::Gone, |all, one| match (all, one) {
+        (Motion::Going, _) | (_, Motion::Going) => Motion::Going,
+        (Motion::Held, _) | (_, Motion::Held) => Motion::Held,
+        (Motion::Still, _) | (_, Motion::Still) => Motion::Still,
+        (Motion::Gone, Motion::Gone) => Motion::Gone,
+    })
+}
+
+fn state_of_thread(stat: &str) -> Motion {
+    match stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()) {
+        Some('T' | 't') => Motion::Still,
+        Some('D') => Motion::Held,
+        Some('Z' | 'X' | 'x') | None => Motion::Gone,
+        Some(_) => Motion::Going,
+    }
 }
 
 /// All descendants of a process.
@@ -101,19 +157,30 @@ pub(crate) fn descendants_of(pid: Pid) -> HashSet<Pid> {
     descendants(pid, &|_| false)
 }
 
+/// All descendants of this process, each behind its parent.
+pub(crate) fn lineage() -> Vec<Pid> {
+    lineage_of(rustix::process::getpid(), &|_| false)
+}
+
 /// All descendants of `own`, without the children to keep and without theirs.
 fn descendants(own: Pid, keep: &impl Fn(Pid) -> bool) -> HashSet<Pid> {
-    let mut family = HashSet::new();
+    lineage_of(own, keep).into_iter().collect()
+}
+
+/// The same, each behind its parent.
+fn lineage_of(own: Pid, keep: &impl Fn(Pid) -> bool) -> Vec<Pid> {
     let Some(children) = children_of(own) else {
-        return descendants_by_scan(own, keep);
+        return lineage_by_scan(own, keep);
     };
+    let (mut lineage, mut known) = (Vec::new(), HashSet::new());
     let mut open: Vec<Pid> = children.into_iter().filter(|child| !keep(*child)).collect();
     while let Some(pid) = open.pop() {
-        if family.insert(pid) {
+        if known.insert(pid) {
+            lineage.push(pid);
             open.extend(children_of(pid).unwrap_or_default());
         }
     }
-    family
+    lineage
 }
 
 /// The children of all threads of `pid`; `None` when the process is gone or the kernel does not tell.
@@ -130,23 +197,22 @@ fn children_of(pid: Pid) -> Option<Vec<Pid>> {
     told.then_some(children)
 }
 
-/// The same as [`descendants`], from the parents of all processes, for kernels that do not list children.
-fn descendants_by_scan(own: Pid, keep: &impl Fn(Pid) -> bool) -> HashSet<Pid> {
+/// The same as [`lineage_of`], from the parents of all processes, for kernels that do not list children.
+fn lineage_by_scan(own: Pid, keep: &impl Fn(Pid) -> bool) -> Vec<Pid> {
     let mut by_parent: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for pid in numeric_names("/proc") {
         if let Some(stat) = stat_of(pid) {
             by_parent.entry(stat.parent).or_default().push(pid);
         }
     }
-    let mut family = HashSet::new();
+    let mut lineage = Vec::new();
     let mut open: Vec<Pid> = by_parent.remove(&own).unwrap_or_default();
     open.retain(|child| !keep(*child));
     while let Some(pid) = open.pop() {
-        if family.insert(pid) {
-            open.extend(by_parent.remove(&pid).unwrap_or_default());
-        }
+        lineage.push(pid);
+        open.extend(by_parent.remove(&pid).unwrap_or_default());
     }
-    family
+    lineage
 }
 
 struct Stat {
@@ -160,10 +226,16 @@ fn stat_of(pid: Pid) -> Option<Stat> {
 
 /// `pid (name) state parent …`, where the name may hold anything, parentheses included.
 fn parse_stat(text: &str) -> Option<Stat> {
+    /// Fields between the parent and the number of threads.
+    const BETWEEN: usize = 15;
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let state = fields.next()?;
-    Some(Stat { parent: parse_pid(fields.next()?)?, is_dead: matches!(state, "Z" | "X" | "x") })
+    let parent = parse_pid(fields.next()?)?;
+    // The state is that of the first thread, which others may outlive.
+    let has_others =
+        fields.nth(BETWEEN).and_then(|threads| threads.parse().ok()).is_some_and(|count: u64| count > 1);
+    Some(Stat { parent, is_dead: matches!(state, "Z" | "X" | "x") && !has_others })
 }
 
 fn parse_pid(text: &str) -> Option<Pid> {
@@ -202,6 +274,24 @@ mod tests {
         assert_eq!(stat.parent.as_raw_nonzero().get(), 42);
         assert!(!stat.is_dead);
         assert!(parse_stat("7 (a) Z 42 7").expect("parses").is_dead);
+        let with = |threads: u32| format!("7 (a) Z 42 7 7 0 -1 1 2 3 4 5 6 7 8 9 20 0 {threads} 0 99\n");
+        assert!(parse_stat(&with(1)).expect("parses").is_dead);
+        assert!(!parse_stat(&with(2)).expect("parses").is_dead, "a thread outlives the first one");
         assert!(parse_stat("7 (a").is_none());
+    }
+
+    #[test]
+    fn a_process_stands_still_when_all_its_threads_do() {
+        let of = |states: &str| {
+            motion_of(states.chars().map(|state| state_of_thread(&format!("7 (a) b) {state} 1 2"))))
+        };
+        assert_eq!(of(""), Motion::Gone);
+        assert_eq!(of("ZX"), Motion::Gone);
+        assert_eq!(of("ZTt"), Motion::Still);
+        assert_eq!(of("TDZ"), Motion::Held);
+        for going in ["R", "TS", "TDR", "I", "ZR"] {
+            assert_eq!(of(going), Motion::Going, "{going}");
+        }
+        assert_eq!(state_of_thread("7 (a"), Motion::Gone);
     }
 }

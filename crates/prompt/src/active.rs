@@ -18,19 +18,24 @@ use crate::xml::{XmlWriter, escape, without_forbidden};
 pub const MOST_FILES_NAMED: usize = 50;
 
 /// The elements that only we write. A skill's text has none of them.
-const OURS: [&str; 15] = [
+const OURS: [&str; 20] = [
     "active_skills",
+    "artifact_usage",
+    "artifacts",
+    "artifacts_description",
     "available_skills",
     "environment",
     "input",
     "inputs",
     "skill",
+    "skill_assets",
     "skill_directory",
     "skill_files",
     "skill_instructions",
     "skill_usage_instructions",
     "skills",
     "skills_description",
+    "user_artifacts",
     "value-withheld",
     "variable",
     "workspace",

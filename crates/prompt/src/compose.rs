@@ -1,23 +1,25 @@
 //! The composer of a session: what the model is told beside the messages.
 //!
-//! All but the active skills is made once and handed out unchanged, so a request is told the same bytes as the one before it unless
-//! a skill was loaded or unloaded. A crash loses nothing: the same skills and options give the same composer.
+//! All but the active skills and the artifacts is made once and handed out unchanged, so a request is told the same bytes as the one
+//! before it unless a skill was loaded or unloaded, or an artifact came or went. A crash loses nothing: the same skills and options give the same composer.
 
 use std::sync::Arc;
 
 use conjure_conversation::{Activation, Composer, Composition, Delivery, Standing, ToolDefinition};
 use conjure_skill::Skill;
 
+use crate::artifacts::ArtifactSection;
 use crate::options::PromptOptions;
 use crate::session_skills::SessionSkills;
 use crate::skill_tools::SkillTool;
 use crate::system::{Scripts, skills_fragment, stable_parts};
 
-/// Base prompt, environment, skills, then the instructions of the active ones; and the tools.
+/// Base prompt, environment, skills, then the instructions of the active ones, then the artifacts; and the tools.
 #[derive(Debug, Clone, Default)]
 pub struct SkillComposer {
     stable: Composition,
     active: Active,
+    artifacts: Option<ArtifactSection>,
 }
 
 /// Where the instructions of active skills stand.
@@ -49,11 +51,13 @@ impl SkillComposer {
             if tools.iter().any(|tool| tool.name == run_script) { Scripts::Some } else { Scripts::None };
         let skills = skills_fragment(skills, options, scripts);
         let stable = Composition { instructions: stable_parts(base_prompt, options, skills), tools };
-        Self { stable, active: Active::Elsewhere }
+        Self { stable, active: Active::Elsewhere, artifacts: None }
     }
 
     /// The composer of a session with these skills. Under [`Activation::Load`] and [`Delivery::Instructions`] the instructions of the
-    /// skills that are active stand behind everything else, in a part of their own.
+    /// skills that are active stand behind that, in a part of their own. Behind everything else stands what the options say of
+    /// artifacts, with those that the session has and the assets of its skills, where there are any. Lists the files of skills then;
+    /// blocks where that was not done before.
     pub fn of_session(
         base_prompt: &str,
         skills: &SessionSkills,
@@ -66,7 +70,10 @@ impl SkillComposer {
             (Activation::Load, _) => Active::Delivered(skills.clone()),
             _ => Active::Elsewhere,
         };
-        Self { active, ..plain }
+        let artifacts = options.artifacts.clone().map(|prompt| {
+            ArtifactSection::new(prompt, skills, plain.stable.tools.iter().map(|tool| tool.name.as_str()))
+        });
+        Self { active, artifacts, ..plain }
     }
 }
 
@@ -79,6 +86,7 @@ impl Composer for SkillComposer {
                 composition.instructions.push(block);
             }
         }
+        composition.instructions.extend(self.artifacts.as_ref().and_then(|section| section.block(standing)));
         composition
     }
 

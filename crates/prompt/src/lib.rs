@@ -5,6 +5,7 @@
 //! run or where a sandbox has its files; the host says so with [`Locations`].
 
 mod active;
+mod artifacts;
 mod compose;
 mod locations;
 mod options;
@@ -16,6 +17,7 @@ mod tools;
 mod xml;
 
 pub use active::MOST_FILES_NAMED;
+pub use artifacts::{ArtifactAccess, ArtifactPrompt, MOST_ARTIFACTS_NAMED, MOST_ASSETS_NAMED, UrlReferences};
 pub use compose::SkillComposer;
 pub use conjure_conversation::{Activation, Delivery};
 pub use locations::Locations;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use conjure_conversation::{Activation, Delivery};
 
+use crate::artifacts::ArtifactPrompt;
 use crate::locations::Locations;
 
 /// What a host chooses about the prompt.
@@ -17,10 +18,13 @@ pub struct PromptOptions {
     pub locations: Locations,
     /// The workspace's path as the sandbox has it; `None`: the model is not told of one.
     pub workspace: Option<PathBuf>,
+    /// What is true of references in the session's tools; `None`: the model is told of no artifacts.
+    pub artifacts: Option<ArtifactPrompt>,
 }
 
 /// Skills are read with `view`, since a prompt by itself goes with the four built-in tools ([`crate::tool_definitions`]) and no
-/// session remembers what is loaded; locations are the host's, and no workspace is told.
+/// session remembers what is loaded; locations are the host's, and neither a workspace nor artifacts are
+/// told.
 impl Default for PromptOptions {
     fn default() -> Self {
         Self {
@@ -28,6 +32,7 @@ impl Default for PromptOptions {
             delivery: Delivery::default(),
             locations: Locations::default(),
             workspace: None,
+            artifacts: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::Isolation;
 #[cfg(target_os = "linux")]
-use crate::provision::Provision;
+use crate::provision::{Provision, Shelf};
 use crate::types::{
     BroughtBack, Command, CommandOutcome, Layout, LineRange, Listing, Sharing, View, Written,
 };
@@ -128,6 +128,28 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Box::pin(async { Ok(BroughtBack::default()) })
     }
 
+    /// Has everything that commands left running stand still, until [`Executor::resume`] or until a command is run: it uses no
+    /// processor then, and keeps its memory, its files and its connections. Files are read and written as ever, and the sandbox's
+    /// end is seen and told. It must not be asked for while a command runs. Asking again does no harm. What failed, was cancelled
+    /// or dropped may have happened: resume.
+    ///
+    /// # Errors
+    /// `Unsupported` when this executor never does; `BadRequest` while a command runs; `TimedOut` when processes cannot be
+    /// brought to rest; `Lost` when the sandbox has ended.
+    fn pause(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        let _ = options;
+        unsupported("pause what runs in it")
+    }
+
+    /// Has everything go on that [`Executor::pause`] stopped, wherever that broke off. Where nothing is paused it does nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` when this executor never pauses; `Lost` when the sandbox has ended.
+    fn resume(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        let _ = options;
+        unsupported("pause what runs in it")
+    }
+
     /// Lists a folder to this depth, hidden names included.
     fn list<'a>(
         &'a self,
@@ -166,7 +188,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// cancelled, dropped or too late leaves nothing, and one that says it is there is right.
     ///
     /// # Errors
-    /// `Exists` when the shelf has something of the name, even the same; `BadRequest` when the name is none; `NotFound` when
+    /// `Exists` when the shelf has something else of the name: to give the same twice is to give it once; `BadRequest` when the name is none; `NotFound` when
     /// the store does not have all of it; `NoSpace` when the disk is full; `Cancelled` and `TimedOut`; `Lost` when the
     /// sandbox has ended; `Unsupported` when it has no shelves.
     #[cfg(target_os = "linux")]
@@ -177,6 +199,23 @@ pub trait Executor: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
         let _ = (provision, options);
         unsupported("take content while it runs")
+    }
+
+    /// Takes what has this name off a shelf, also while commands run: it is gone for all that look for it, and whoever has it open
+    /// keeps it. What is not there is off already. A call that was cancelled or too late leaves it as it was.
+    ///
+    /// # Errors
+    /// `BadRequest` when the name is none; `Cancelled` and `TimedOut`; `Lost` when the sandbox has ended; `Unsupported` when it has
+    /// no shelves.
+    #[cfg(target_os = "linux")]
+    fn withdraw<'a>(
+        &'a self,
+        shelf: Shelf,
+        name: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<(), SandboxError>> {
+        let _ = (shelf, name, options);
+        unsupported("give content back while it runs")
     }
 }
 

@@ -38,6 +38,8 @@ mod places;
 #[cfg(target_os = "linux")]
 mod provision;
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod shelving;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod spare;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -77,9 +79,9 @@ pub use spare::{Spare, SpareSpec};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use transfer::Transfer;
 pub use types::{
-    BroughtBack, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, DiskUsage, EntryKind,
-    Input, Layout, LeftBehind, LimitsReached, LineRange, Listing, ProcessLimits, QuotaExcess, Sharing, View,
-    Written,
+    ArtifactFolder, BroughtBack, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry,
+    DiskUsage, EntryKind, Input, Layout, LeftBehind, LimitsReached, LineRange, Listing, ProcessLimits,
+    QuotaExcess, Sharing, View, Written,
 };
 // What a connector of one's own says to the guest.
 pub use conjure_guest::protocol::{

@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use crate::error::SandboxError;
 
 /// Which of the folders that a sandbox reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shelf {
     /// Skills, each a folder of its name: `/mnt/skills/NAME`.
     Skills,
@@ -80,6 +80,11 @@ impl Provision {
         Self { shelf, name: name.into(), store: store.clone(), content }
     }
 
+    /// The artifact with this content.
+    pub fn artifact(name: impl Into<String>, store: &Store, digest: Digest) -> Self {
+        Self::file(Shelf::Artifacts, name, store, digest, Variant::Plain)
+    }
+
     /// The folder with these files.
     pub fn tree(shelf: Shelf, name: impl Into<String>, store: &Store, tree: impl Into<Arc<Tree>>) -> Self {
         let content = Provided::Tree(tree.into());
@@ -96,14 +101,30 @@ impl Provision {
 /// Puts things on the shelves of one running sandbox. What a connector's guard gives, where it can
 /// ([`crate::SandboxGuard::provider`]).
 pub trait Provider: Send + Sync + fmt::Debug {
-    /// Puts it there, whole, or leaves nothing of it. It may be prepared at length where the sandbox does not see it;
+    /// Puts it there, whole, or leaves nothing of it, and yields where the sandbox has it. It may be prepared at length where the sandbox does not see it;
     /// right before it appears, [`Consent::take`] must be asked, and when that says no, nothing appears. The future may
     /// be dropped; what it began is undone then, soon.
     ///
     /// # Errors
     /// As for [`crate::Executor::provide`]. After a consent that was refused, any.
-    fn provide(&self, provision: Provision, consent: Consent)
-    -> BoxFuture<'static, Result<(), SandboxError>>;
+    fn provide(
+        &self,
+        provision: Provision,
+        consent: Consent,
+    ) -> BoxFuture<'static, Result<PathBuf, SandboxError>>;
+
+    /// Takes what has this name off the shelf, at once and whole. Right before, [`Consent::take`] must be asked, and when that says no,
+    /// it stays. What is not there is off already. A withdrawal that was dropped after its consent was taken is over before
+    /// anything else appears under the name.
+    ///
+    /// # Errors
+    /// As for [`crate::Executor::withdraw`]. After a consent that was refused, any.
+    fn withdraw(
+        &self,
+        shelf: Shelf,
+        name: String,
+        consent: Consent,
+    ) -> BoxFuture<'static, Result<(), SandboxError>>;
 }
 
 /// Whether something is still wanted: decided once, either by who does it or by who calls it off, whoever is first. So

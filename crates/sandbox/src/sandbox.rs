@@ -29,7 +29,9 @@ use crate::isolation::Isolation;
 use crate::mux::{Call, Event, Failed, GRACE, Link, Tunnelling, shake_hands, supervise};
 use crate::operation::{self, Collected, Pump};
 #[cfg(target_os = "linux")]
-use crate::provision::{Consent, Provider, Provision, WithdrawOnDrop};
+use crate::provision::{Provider, Provision, Shelf};
+#[cfg(target_os = "linux")]
+use crate::shelving::Shelved;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::transfer::Traveller;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -52,6 +54,8 @@ pub struct Sandbox {
     isolation: Isolation,
     #[cfg(target_os = "linux")]
     provider: Option<Arc<dyn Provider>>,
+    #[cfg(target_os = "linux")]
+    shelved: Shelved,
     #[cfg(target_os = "linux")]
     #[cfg_attr(not(feature = "jail"), expect(dead_code, reason = "only spares ask for it"))]
     follower: Option<Arc<dyn Follower>>,
@@ -181,6 +185,8 @@ impl Sandbox {
             #[cfg(target_os = "linux")]
             provider,
             #[cfg(target_os = "linux")]
+            shelved: Shelved::of(context),
+            #[cfg(target_os = "linux")]
             follower,
             environment: BTreeMap::new(),
             #[cfg(all(feature = "local", target_os = "linux"))]
@@ -251,6 +257,30 @@ impl Sandbox {
     #[cfg(all(feature = "jail", target_os = "linux"))]
     pub(crate) fn follower(&self) -> Option<&dyn Follower> {
         self.follower.as_deref()
+    }
+
+    /// What it is known to have on its shelves.
+    #[cfg(target_os = "linux")]
+    pub(crate) const fn shelved(&self) -> &Shelved {
+        &self.shelved
+    }
+
+    /// Who fills its shelves, where the host's folders are shared.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn provider(&self) -> Option<&dyn Provider> {
+        self.provider.as_deref()
+    }
+
+    /// Who carries content through its guest, where no folders are shared.
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    pub(crate) const fn traveller(&self) -> Option<&Traveller> {
+        self.traveller.as_ref()
+    }
+
+    /// Where its time comes from.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        self.core.link.clock()
     }
 
     /// Resolves when it has ended, also when this value was given away meanwhile.
@@ -412,6 +442,32 @@ impl Executor for Sandbox {
         Box::pin(self.core.link.failed())
     }
 
+    /// By its guest, in all kinds of sandboxes: what it started is stopped as by a user's Ctrl-Z, and it alone goes on, so that it
+    /// notices its host's end. A process that has the kernel send it SIGCONT goes on, too; its limits hold.
+    fn pause(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            match self.finish(Request::Pause, 0, Pump::none(), options).await? {
+                (_, Reply::Pause { processes }, _) => {
+                    tracing::debug!(processes, "a sandbox is paused");
+                    Ok(())
+                }
+                (call, ..) => Err(wrong_reply(&call)),
+            }
+        })
+    }
+
+    fn resume(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            match self.finish(Request::Resume, 0, Pump::none(), options).await? {
+                (_, Reply::Resume { processes }, _) => {
+                    tracing::debug!(processes, "a sandbox goes on");
+                    Ok(())
+                }
+                (call, ..) => Err(wrong_reply(&call)),
+            }
+        })
+    }
+
     fn list<'a>(
         &'a self,
         path: &'a str,
@@ -469,35 +525,17 @@ impl Executor for Sandbox {
         provision: Provision,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
-        Box::pin(async move {
-            if let Some(failure) = self.failure() {
-                return Err(failure);
-            }
-            #[cfg(feature = "local")]
-            if let Some(traveller) = &self.traveller {
-                let path = provision.path();
-                return traveller.provide(self, provision, options).await.map(|()| path);
-            }
-            let Some(provider) = &self.provider else {
-                let message = "this kind of sandbox takes no content while it runs";
-                return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
-            };
-            let (path, consent) = (provision.path(), Consent::default());
-            let _called_off = WithdrawOnDrop(consent.clone());
-            let clock = self.core.link.clock();
-            let mut provided = provider.provide(provision, consent.clone());
-            let (kind, message) = tokio::select! {
-                biased;
-                () = options.cancel.cancelled() => (SandboxErrorKind::Cancelled, "it was cancelled"),
-                provided = &mut provided => return provided.map(|()| path),
-                () = clock.sleep_until(options.deadline) => (SandboxErrorKind::TimedOut, "its time was up"),
-            };
-            if consent.withdraw() {
-                return Err(SandboxError::new(kind, message));
-            }
-            // It appears just now.
-            provided.await.map(|()| path)
-        })
+        Box::pin(self.put(provision, options))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn withdraw<'a>(
+        &'a self,
+        shelf: Shelf,
+        name: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<(), SandboxError>> {
+        Box::pin(self.take_off(shelf, name, options))
     }
 }
 

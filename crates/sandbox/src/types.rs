@@ -16,6 +16,19 @@ pub struct Layout {
     /// Folders that may be read besides, such as skills' roots, by what they are called on the host:
     /// `(path on the host, path in the sandbox)`. Under `local` the two are equal.
     pub read_only: Vec<(PathBuf, PathBuf)>,
+    /// Where the artifacts are that it is given ([`crate::Executor::provide`]).
+    pub artifacts: ArtifactFolder,
+}
+
+/// Where commands find the artifacts of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArtifactFolder {
+    /// Nowhere: the sandbox takes none.
+    Nowhere,
+    /// In this folder, each under its name.
+    At(PathBuf),
+    /// In a folder that is another one in each sandbox, and known when that is there: only the variables of a command say it.
+    PerSandbox,
 }
 
 impl Layout {

@@ -6,8 +6,10 @@ mod support;
 use std::fs;
 
 use conjure_sandbox::{
-    Boundary, Command, CommandEnd, Connector, Executor, Isolation, Local, SandboxErrorKind,
+    ArtifactFolder, Boundary, Command, CommandEnd, Connector, Executor, Isolation, Local, Provision,
+    SandboxErrorKind, Shelf, View,
 };
+use conjure_store::{Store, Variant, Verify};
 use futures_util::future;
 use support::{Bed, Kind, bearing, guest_above, host, kill_nine, options, text};
 
@@ -71,4 +73,35 @@ async fn cleanup_removes_what_was_spilled() {
     assert!(fs::exists(&spill).unwrap());
     bed.sandbox.cleanup().await;
     assert!(!fs::exists(&spill).unwrap());
+}
+
+#[tokio::test]
+async fn artifacts_are_copies_beside_the_workspace_which_the_guest_does_not_write() {
+    let bed = Bed::of(&LocalKind).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let digest = store.insert_bytes(b"a,b\n", Variant::Plain).unwrap().digest;
+    let sales = Provision::file(Shelf::Artifacts, "sales.csv", &store, digest, Variant::Plain);
+    assert_eq!(bed.sandbox.layout().artifacts, ArtifactFolder::PerSandbox);
+    let path = bed.sandbox.provide(sales.clone(), options()).await.unwrap();
+    assert_eq!(bed.sandbox.provide(sales.clone(), options()).await.unwrap(), path);
+    assert!(path.ends_with("artifacts/sales.csv") && !path.starts_with(bed.workspace.path()), "{path:?}");
+    let shown = path.to_str().unwrap();
+    assert_eq!(text(&bed.bash(&format!("cat {shown}")).await.unwrap()), "a,b\n");
+    assert!(matches!(
+        bed.sandbox.view(shown, None, 100, options()).await.unwrap(),
+        View::Text { text, .. } if text == "a,b\n"
+    ));
+    let refused = bed.sandbox.create_file(shown, b"x", options()).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed);
+    // Commands are the host's user, and could: but not what others have.
+    bed.bash(&format!("chmod 666 {shown}; echo changed > {shown}")).await.unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"changed\n");
+    assert!(store.get(&digest, Verify::Yes).is_ok());
+    bed.sandbox.withdraw(Shelf::Artifacts, "sales.csv", options()).await.unwrap();
+    assert!(!fs::exists(&path).unwrap());
+    assert_eq!(bed.sandbox.provide(sales, options()).await.unwrap(), path);
+    assert_eq!(fs::read(&path).unwrap(), b"a,b\n");
+    bed.sandbox.cleanup().await;
+    assert!(!fs::exists(path.parent().unwrap()).unwrap());
 }

@@ -8,8 +8,9 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
-use crate::folders::digest_of;
-use crate::store::{Inner, Store, Variant};
+use crate::folders::{FROZEN, Folders, digest_of};
+use crate::frozen::{digest_part, last_used as last_used_frozen};
+use crate::store::{Inner, Store, Variant, last_read};
 
 /// What [`Store::sweep`] did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,12 +37,69 @@ pub struct Collected {
 /// What a store holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Contents, those that are there in both variants counted twice.
+    /// Contents, those that are there in both variants, or as frozen links besides, counted each time.
     pub contents: u64,
-    /// Their bytes.
+    /// Their bytes, also of files that were only linked.
     pub bytes: u64,
     /// Temporary files.
     pub temporary: u64,
+}
+
+/// Where contents lie.
+#[derive(Debug, Clone, Copy)]
+enum Area {
+    Of(Variant),
+    Frozen,
+}
+
+impl Area {
+    const ALL: [Self; 3] = [Self::Of(Variant::Plain), Self::Of(Variant::Executable), Self::Frozen];
+
+    const fn open(self, folders: &Folders) -> &OwnedFd {
+        match self {
+            Self::Of(variant) => folders.of(variant),
+            Self::Frozen => folders.frozen(),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Of(variant) => variant.folder(),
+            Self::Frozen => FROZEN,
+        }
+    }
+
+    /// As what it is asked for.
+    const fn variant(self) -> Variant {
+        match self {
+            Self::Of(variant) => variant,
+            Self::Frozen => Variant::Plain,
+        }
+    }
+
+    /// What of a name says the digest.
+    fn part_of(self, name: &str) -> &str {
+        match self {
+            Self::Of(_) => name,
+            Self::Frozen => digest_part(name),
+        }
+    }
+
+    /// When a content was last used.
+    fn used(self, stat: &Stat) -> Timestamp {
+        match self {
+            Self::Of(_) => last_read(stat),
+            Self::Frozen => last_used_frozen(stat),
+        }
+    }
+
+    /// What removing it frees, if no sandbox has it.
+    fn freed(self, stat: &Stat) -> u64 {
+        match self {
+            Self::Frozen if stat.st_nlink > 1 => 0,
+            _ => bytes(stat),
+        }
+    }
 }
 
 impl Store {
@@ -79,11 +137,12 @@ impl Store {
         Ok(swept)
     }
 
-    /// Removes the contents for which `is_live` says no and that were not inserted or linked since `unused_since`.
+    /// Removes the contents for which `is_live` says no and that were not inserted, linked or asked for since `unused_since`.
     ///
     /// The time guards what is being put to use just now: whoever inserts a content that is there gets its digest without
-    /// telling the caller of this. It should lie back longer than anybody takes from an insertion to the end of a use: an
-    /// hour is plenty.
+    /// telling the caller of this, and whoever asks for one may take some time to open or link it. It should lie back longer than
+    /// anybody takes from that to the end of a use: an hour is plenty. Of a content that is asked for more than once a minute
+    /// only the first time is noted.
     ///
     /// # Errors
     /// What the system says; `ReadOnly` where nothing can be removed.
@@ -93,15 +152,15 @@ impl Store {
         unused_since: Timestamp,
     ) -> Result<Collected, StoreError> {
         let mut collected = Collected::default();
-        for variant in Variant::ALL {
-            for shard in self.inner().shards(variant)? {
+        for area in Area::ALL {
+            for shard in self.inner().shards(area)? {
                 // Held shard by shard, so that others get their turn.
                 let _lock = self.inner().folders.lock(FlockOperation::LockExclusive)?;
-                self.inner().each(variant, &shard, |folder, digest, name, stat| {
-                    let is_old = used(stat).millis() < unused_since.millis();
+                self.inner().each(area, &shard, |folder, digest, name, stat| {
+                    let is_old = area.used(stat).millis() < unused_since.millis();
                     if is_old && !is_live(&digest) && remove(folder, name)? {
                         collected.removed += 1;
-                        collected.bytes += bytes(stat);
+                        collected.bytes += area.freed(stat);
                     } else {
                         collected.kept += 1;
                     }
@@ -118,9 +177,9 @@ impl Store {
     /// What the system says.
     pub fn linked(&self) -> Result<HashSet<Digest>, StoreError> {
         let mut linked = HashSet::new();
-        for variant in Variant::ALL {
-            for shard in self.inner().shards(variant)? {
-                self.inner().each(variant, &shard, |_, digest, _, stat| {
+        for area in Area::ALL {
+            for shard in self.inner().shards(area)? {
+                self.inner().each(area, &shard, |_, digest, _, stat| {
                     if stat.st_nlink > 1 {
                         linked.insert(digest);
                     }
@@ -139,9 +198,9 @@ impl Store {
         let inner = self.inner();
         let temporary = entries(inner.folders.temporary(), "temporary", inner)?.len() as u64;
         let mut usage = Usage { temporary, ..Usage::default() };
-        for variant in Variant::ALL {
-            for shard in inner.shards(variant)? {
-                inner.each(variant, &shard, |_, _, _, stat| {
+        for area in Area::ALL {
+            for shard in inner.shards(area)? {
+                inner.each(area, &shard, |_, _, _, stat| {
                     usage.contents += 1;
                     usage.bytes += bytes(stat);
                     Ok(())
@@ -157,10 +216,10 @@ impl Store {
     /// What the system says.
     pub fn digests(&self) -> Result<Vec<(Digest, Variant)>, StoreError> {
         let mut digests = Vec::new();
-        for variant in Variant::ALL {
-            for shard in self.inner().shards(variant)? {
-                self.inner().each(variant, &shard, |_, digest, _, _| {
-                    digests.push((digest, variant));
+        for area in Area::ALL {
+            for shard in self.inner().shards(area)? {
+                self.inner().each(area, &shard, |_, digest, _, _| {
+                    digests.push((digest, area.variant()));
                     Ok(())
                 })?;
             }
@@ -170,24 +229,24 @@ impl Store {
 }
 
 impl Inner {
-    fn shards(&self, variant: Variant) -> Result<Vec<String>, StoreError> {
-        let found = entries(self.folders.of(variant), variant.folder(), self)?;
+    fn shards(&self, area: Area) -> Result<Vec<String>, StoreError> {
+        let found = entries(area.open(&self.folders), area.name(), self)?;
         Ok(found.into_iter().map(|(name, _)| name).filter(|name| name.len() == 2).collect())
     }
 
     /// Does something with each content of a shard.
     fn each(
         &self,
-        variant: Variant,
+        area: Area,
         shard: &str,
         mut act: impl FnMut(&OwnedFd, Digest, &str, &Stat) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
-        let path = format!("{}/{shard}", variant.folder());
+        let path = format!("{}/{shard}", area.name());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(self.folders.of(variant), shard, flags, Mode::empty())
+        let folder = rustix::fs::openat(area.open(&self.folders), shard, flags, Mode::empty())
             .map_err(|errno| StoreError::of(errno, "list", &self.folders.path().join(&path)))?;
         for (name, stat) in entries(&folder, &path, self)? {
-            if let Some(digest) = digest_of(shard, &name) {
+            if let Some(digest) = digest_of(shard, area.part_of(&name)) {
                 act(&folder, digest, &name, &stat).map_err(|errno| {
                     StoreError::of(errno, "collect", &self.folders.path().join(&path).join(&name))
                 })?;
@@ -228,10 +287,4 @@ fn remove(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
 
 fn bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-/// When a content was last used.
-fn used(stat: &Stat) -> Timestamp {
-    let seconds = u64::try_from(stat.st_atime).unwrap_or(0);
-    Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(stat.st_atime_nsec / 1_000_000))
 }

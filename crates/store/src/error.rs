@@ -38,6 +38,18 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// What is stored under a digest is a link to a file that was to stay as it was, and was changed.
+    #[error("what is stored as {digest} was a link to a file that has been changed since; insert it again")]
+    Thawed {
+        /// What it should be.
+        digest: Digest,
+    },
+    /// It was called off.
+    #[error("the insertion of `{}` was called off", path.display())]
+    Stopped {
+        /// The file.
+        path: PathBuf,
+    },
     /// A device, pipe, socket or folder where a file is needed.
     #[error("`{}` is not a plain file", path.display())]
     NotPlain {
@@ -98,8 +110,10 @@ pub enum StoreErrorKind {
     NotFound,
     /// The system refuses.
     PermissionDenied,
-    /// Content is not what its digest says.
+    /// Content is not what its digest says, or not any more.
     Corrupt,
+    /// It was called off.
+    Stopped,
     /// A file was changed while it was read.
     Changed,
     /// A device, pipe, socket or folder where a file is needed.
@@ -123,7 +137,8 @@ impl StoreError {
         match self {
             Self::Unusable { .. } => StoreErrorKind::Unusable,
             Self::Absent { .. } => StoreErrorKind::NotFound,
-            Self::Corrupt { .. } => StoreErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::Thawed { .. } => StoreErrorKind::Corrupt,
+            Self::Stopped { .. } => StoreErrorKind::Stopped,
             Self::Changed { .. } => StoreErrorKind::Changed,
             Self::NotPlain { .. } => StoreErrorKind::NotPlain,
             Self::TooMuch { .. } => StoreErrorKind::TooMuch,

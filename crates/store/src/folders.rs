@@ -22,7 +22,10 @@ const VERSION: &str = "conjure-store 1\n";
 /// What it is called until it is whole.
 const NEW_VERSION: &CStr = c"version.new";
 
-const READ_FOLDER: OFlags =
+/// The folder of frozen links.
+pub(crate) const FROZEN: &str = "frozen";
+
+pub(crate) const READ_FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The open folders.
@@ -33,6 +36,7 @@ pub(crate) struct Folders {
     temporary: OwnedFd,
     plain: OwnedFd,
     executable: OwnedFd,
+    frozen: OwnedFd,
 }
 
 impl Folders {
@@ -55,6 +59,7 @@ impl Folders {
             temporary: folder("temporary")?,
             plain: folder(Variant::Plain.folder())?,
             executable: folder(Variant::Executable.folder())?,
+            frozen: folder(FROZEN)?,
             path: path.to_owned(),
             root,
         })
@@ -84,6 +89,11 @@ impl Folders {
         }
     }
 
+    /// The folder of frozen links.
+    pub(crate) const fn frozen(&self) -> &OwnedFd {
+        &self.frozen
+    }
+
     /// Where a content is, for messages.
     pub(crate) fn path_of(&self, digest: &Digest, variant: Variant) -> PathBuf {
         self.path.join(variant.folder()).join(name_of(digest))
@@ -91,9 +101,7 @@ impl Folders {
 
     /// Makes the folder that a content's name goes into. Being there already is no failure.
     pub(crate) fn make_shard(&self, digest: &Digest, variant: Variant) -> Result<(), Errno> {
-        let name = name_of(digest);
-        let (shard, _) = name.split_at(2);
-        make(self.of(variant), shard)
+        make_shard_in(self.of(variant), digest)
     }
 
     /// What the system says of a content; `None` when it is not there.
@@ -110,6 +118,13 @@ impl Folders {
     pub(crate) fn lock(&self, operation: FlockOperation) -> Result<Option<OwnedFd>, StoreError> {
         lock(&self.path, &self.root, operation)
     }
+}
+
+/// Makes the folder that a content's name goes into, in one of the store's. Being there already is no failure.
+pub(crate) fn make_shard_in(folder: &OwnedFd, digest: &Digest) -> Result<(), Errno> {
+    let name = name_of(digest);
+    let (shard, _) = name.split_at(2);
+    make(folder, shard)
 }
 
 /// The name of a content beneath its variant's folder: `ab/cdef…`.

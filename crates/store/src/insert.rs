@@ -6,12 +6,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use conjure_base::{Digest, DigestHasher};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::draft::Draft;
 use crate::error::StoreError;
-use crate::source::{SMALL, Source, digest_all};
-use crate::store::{Hold, Store, Variant};
+use crate::folders::name_of;
+use crate::source::{GoOn, SMALL, Source, TO_THE_END, digest_all};
+use crate::store::{Hold, Store, Variant, Verify};
 
 /// What was inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,9 +66,24 @@ impl Store {
         variant: Variant,
         limit: u64,
     ) -> Result<Inserted, StoreError> {
+        self.insert_open_while(file, path, variant, limit, TO_THE_END)
+    }
+
+    /// The same, for as long as `go_on` says so: it is asked between pieces of a large file.
+    ///
+    /// # Errors
+    /// As for [`Store::insert_file`], and `Stopped`; nothing is left then.
+    pub fn insert_open_while(
+        &self,
+        file: OwnedFd,
+        path: &Path,
+        variant: Variant,
+        limit: u64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Inserted, StoreError> {
         let mut source = Source::of(file, path, limit)?;
         let size = source.size();
-        let (digest, draft) = self.take(&mut source, variant, &self.inner().hold()?)?;
+        let (digest, draft) = self.take(&mut source, variant, &self.inner().hold()?, go_on)?;
         let is_new = match draft {
             None => false,
             Some(draft) => {
@@ -75,6 +92,60 @@ impl Store {
             }
         };
         Ok(Inserted { digest, size, is_new })
+    }
+
+    /// Inserts what another store has under this digest: by a link to its file where both lie on one file system, else by
+    /// a copy, which is compared with the digest. `go_on` is asked between pieces.
+    ///
+    /// # Errors
+    /// `NotFound` when the other has no such content, `Corrupt` when it is not what its digest says, and as for
+    /// [`Store::insert_open_while`].
+    pub fn insert_from(
+        &self,
+        other: &Self,
+        digest: &Digest,
+        limit: u64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Inserted, StoreError> {
+        let (variant, store) = (Variant::Plain, self.inner());
+        let hold = store.hold()?;
+        let content = other.get(digest, Verify::No)?;
+        let (size, path) = (content.size(), other.inner().folders.path_of(digest, variant));
+        let inserted = |is_new| Ok(Inserted { digest: *digest, size, is_new });
+        if size > limit {
+            return Err(StoreError::TooMuch { path, what: "bytes", limit });
+        }
+        // What the same store has as a frozen link is there, too; what it has as an executable only is copied.
+        let is_frozen = || other.root() == self.root() && matches!(store.find_frozen(digest), Ok(Some(_)));
+        if store.has(&hold, digest, variant)? || is_frozen() {
+            return inserted(false);
+        }
+        let name = name_of(digest);
+        let (from, to) = (other.inner().folders.of(variant), store.folders.of(variant));
+        store
+            .folders
+            .make_shard(digest, variant)
+            .map_err(|errno| StoreError::of(errno, "write", &store.folders.path_of(digest, variant)))?;
+        match rustix::fs::linkat(from, name.as_str(), to, name.as_str(), AtFlags::empty()) {
+            Ok(()) => {
+                // The file is as old as the other store's.
+                store.has(&hold, digest, variant)?;
+                inserted(true)
+            }
+            Err(Errno::EXIST) => {
+                store.has(&hold, digest, variant)?;
+                inserted(false)
+            }
+            // Another file system, or it is there in another variant only: whatever it is, the copy says what is wrong.
+            Err(_) => {
+                let file = content.into_file().into();
+                let copied = self.insert_open_while(file, &path, variant, limit, go_on)?;
+                match copied.digest == *digest {
+                    true => Ok(copied),
+                    false => Err(StoreError::Corrupt { digest: *digest, actual: copied.digest }),
+                }
+            }
+        }
     }
 
     /// Starts a content that arrives in pieces, of at most `limit` bytes.
@@ -92,6 +163,7 @@ impl Store {
         source: &mut Source,
         variant: Variant,
         hold: &Hold,
+        go_on: GoOn<'_>,
     ) -> Result<(Digest, Option<Draft>), StoreError> {
         // The usual case is content that is there: then nothing is written.
         if source.size() <= SMALL {
@@ -100,7 +172,7 @@ impl Store {
             let is_there = self.inner().has(hold, &digest, variant)?;
             return Ok((digest, if is_there { None } else { Some(self.draft_of(&bytes, variant)?) }));
         }
-        let digest = source.digest()?;
+        let digest = source.digest(go_on)?;
         if self.inner().has(hold, &digest, variant)? {
             return Ok((digest, None));
         }
@@ -110,12 +182,15 @@ impl Store {
             let (path, file) = (draft.path(), draft.file());
             let failed = |error| StoreError::of_io(error, "read", &path);
             file.seek(SeekFrom::Start(0)).map_err(failed)?;
-            let (digest, size) = digest_all(file).map_err(failed)?;
+            let (digest, size) = digest_all(file, go_on).map_err(|error| match error.kind() {
+                io::ErrorKind::Interrupted => StoreError::Stopped { path: path.clone() },
+                _ => failed(error),
+            })?;
             source.check(size)?;
             digest
         } else {
             let path = draft.path();
-            source.pass(draft.file(), &path)?
+            source.pass(draft.file(), &path, go_on)?
         };
         Ok((digest, Some(draft)))
     }

@@ -13,6 +13,9 @@
 //!   they end with their holder.
 //! - **What was linked stays.** [`Store::collect`] removes the store's own names; a sandbox that has a link keeps the
 //!   content.
+//! - **A file that was only linked** ([`Store::insert_link`]) stays what it is by its owner's word alone. It serves for its
+//!   digest only where there is no content of the store's own and while its size and dates are what they were; a content
+//!   that anybody else inserts is a copy of its own, which no such word can change.
 //! - Contents are read-only, mode 0444 or 0555. The mode belongs to the file and not to the name, so what is
 //!   executable is another file than the same content that is not ([`Variant`]).
 //!
@@ -24,6 +27,7 @@
 //! ROOT/temporary/…      what is being written, each locked by its writer
 //! ROOT/plain/ab/cdef…   contents, mode 0444: two hex digits of the digest, then the other 62
 //! ROOT/executable/ab/…  contents, mode 0555
+//! ROOT/frozen/ab/…      links to files of somebody else's: digest, size, time of the last change and inode
 //! ```
 //!
 //! All calls block; an asynchronous host makes them on its blocking threads.
@@ -33,6 +37,7 @@ mod collect;
 mod draft;
 mod error;
 mod folders;
+mod frozen;
 mod insert;
 mod link;
 mod source;

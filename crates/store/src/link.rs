@@ -1,6 +1,6 @@
 //! Putting contents and trees where they are needed: by hard links, and by copies where there can be none.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::folders::name_of;
-use crate::store::{Inner, Store, Variant};
+use crate::store::{Inner, Store, Variant, Verify};
 use crate::tree::Tree;
 
 /// How many names are tried for a copy that is being written.
@@ -46,6 +46,24 @@ impl Store {
         let store = self.inner();
         store.touch(&store.hold()?, digest, variant)?;
         store.link_into(digest, variant, folder.as_fd(), name)
+    }
+
+    /// The same as a file of its own, which whoever has the folder may change: its blocks are shared where the file system can.
+    ///
+    /// # Errors
+    /// As for [`Store::link_into`]; any variant of the content will do.
+    pub fn copy_into(
+        &self,
+        digest: &Digest,
+        variant: Variant,
+        folder: impl AsFd,
+        name: &Path,
+    ) -> Result<(), StoreError> {
+        check_name(name)?;
+        let store = self.inner();
+        store.touch(&store.hold()?, digest, variant)?;
+        let from = self.get(digest, Verify::No)?.into_file();
+        store.copy_into(from.into(), variant, folder.as_fd(), name, |_| Ok(()))
     }
 
     /// Puts all files of a tree beneath the open folder `folder`, making its folders with mode 0755. The folder should be
@@ -119,28 +137,34 @@ impl Inner {
             // Another file system; too many links; a file of somebody else's (`fs.protected_hardlinks`), or a file
             // system without links.
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
-                self.copy_into(digest, variant, folder, name).map(|()| Linked::Copied)
+                let from = match self.open(digest, variant) {
+                    Err(Errno::NOENT) => return Err(StoreError::Absent { digest: *digest }),
+                    other => other.map_err(|errno| StoreError::of(errno, "copy", name))?,
+                };
+                self.copy_into(from, variant, folder, name, |_| Ok(())).map(|()| Linked::Copied)
             }
             // Either the content or the folder is not there.
             Err(Errno::NOENT) if self.folders.stat(digest, variant)?.is_none() => {
-                Err(StoreError::Absent { digest: *digest })
+                match self.frozen(digest)? {
+                    Some(frozen) if variant == Variant::Plain => self.link_frozen_into(&frozen, folder, name),
+                    _ => Err(StoreError::Absent { digest: *digest }),
+                }
             }
             Err(errno) => Err(StoreError::of(errno, "link", name)),
         }
     }
 
-    fn copy_into(
+    /// Copies an open file to a name, which is taken once the copy is whole and `check` finds nothing wrong with what
+    /// was copied.
+    pub(crate) fn copy_into(
         &self,
-        digest: &Digest,
+        from: OwnedFd,
         variant: Variant,
         folder: BorrowedFd<'_>,
         name: &Path,
+        check: impl Fn(&OwnedFd) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let failed = |errno| StoreError::of(errno, "copy", name);
-        let mut from = std::fs::File::from(match self.open(digest, variant) {
-            Err(Errno::NOENT) => return Err(StoreError::Absent { digest: *digest }),
-            other => other.map_err(failed)?,
-        });
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
             let draft = format!(".conjure-{}.tmp", self.next_name());
@@ -148,8 +172,9 @@ impl Inner {
                 Err(Errno::EXIST) => continue,
                 other => other.map_err(failed)?,
             };
-            let copied = copy(&mut from, &to)
+            let copied = copy(&from, &to)
                 .map_err(|error| StoreError::of_io(error, "copy", name))
+                .and_then(|()| check(&from))
                 .and_then(|()| rustix::fs::fchmod(&to, variant.mode()).map_err(failed))
                 .and_then(|()| take_name(folder, &draft, name).map_err(failed));
             if copied.is_err() {
@@ -162,13 +187,13 @@ impl Inner {
     }
 }
 
-fn copy(from: &mut std::fs::File, to: &OwnedFd) -> io::Result<()> {
-    if rustix::fs::ioctl_ficlone(to, &*from).is_ok() {
+fn copy(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }
-    let mut to = std::fs::File::from(to.try_clone()?);
+    let (mut from, mut to) = (std::fs::File::from(from.try_clone()?), std::fs::File::from(to.try_clone()?));
     // The standard library has the kernel do it where it can.
-    io::copy(&mut from.by_ref(), &mut to).map(drop)
+    io::copy(&mut from, &mut to).map(drop)
 }
 
 /// Gives the draft its name, unless that is taken.

@@ -16,6 +16,12 @@ const PIECE: usize = 128 * 1024;
 /// Files up to this size are read once and kept in memory until it is known whether they are needed.
 pub(crate) const SMALL: u64 = 1024 * 1024;
 
+/// Asked between pieces whether the work is still wanted.
+pub(crate) type GoOn<'a> = &'a dyn Fn() -> bool;
+
+/// Of work that is not called off.
+pub(crate) const TO_THE_END: GoOn<'static> = &|| true;
+
 /// An open plain file.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -51,6 +57,10 @@ impl Source {
         &self.file
     }
 
+    pub(crate) fn into_file(self) -> OwnedFd {
+        self.file.into()
+    }
+
     fn changed(&self) -> StoreError {
         StoreError::Changed { path: self.path.clone() }
     }
@@ -58,6 +68,7 @@ impl Source {
     /// All of a small file.
     pub(crate) fn read_small(&mut self) -> Result<Vec<u8>, StoreError> {
         let size = self.size();
+        self.file.seek(SeekFrom::Start(0)).map_err(|error| StoreError::of_io(error, "read", &self.path))?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
         let read = (&mut self.file).take(size + 1).read_to_end(&mut bytes);
         read.map_err(|error| StoreError::of_io(error, "read", &self.path))?;
@@ -65,14 +76,22 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Reads it from its start and passes it on, and digests it.
-    pub(crate) fn pass(&mut self, to: &mut impl Write, to_path: &Path) -> Result<Digest, StoreError> {
+    /// Reads it from its start and passes it on, and digests it, for as long as `go_on` says so.
+    pub(crate) fn pass(
+        &mut self,
+        to: &mut impl Write,
+        to_path: &Path,
+        go_on: GoOn<'_>,
+    ) -> Result<Digest, StoreError> {
         let failed = |error| StoreError::of_io(error, "read", &self.path);
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut hasher = DigestHasher::new();
         let mut piece = vec![0; PIECE];
         let mut left = self.size();
         loop {
+            if !go_on() {
+                return Err(StoreError::Stopped { path: self.path.clone() });
+            }
             let length = read_some(&mut self.file, &mut piece).map_err(failed)?;
             let bytes = piece.get(..length).unwrap_or_default();
             if bytes.is_empty() {
@@ -88,9 +107,9 @@ impl Source {
     }
 
     /// Digests it.
-    pub(crate) fn digest(&mut self) -> Result<Digest, StoreError> {
+    pub(crate) fn digest(&mut self, go_on: GoOn<'_>) -> Result<Digest, StoreError> {
         let path = self.path.clone();
-        self.pass(&mut io::sink(), &path)
+        self.pass(&mut io::sink(), &path, go_on)
     }
 
     /// Refuses a file that is not as it was when it was opened, though so many bytes were read.
@@ -106,12 +125,13 @@ impl Source {
     }
 }
 
-/// The digest and the size of all that is left to read.
-pub(crate) fn digest_all(from: &mut impl Read) -> io::Result<(Digest, u64)> {
+/// The digest and the size of all that is left to read, for as long as `go_on` says so: when it does not, the error is
+/// `Interrupted`, which reading alone never gives.
+pub(crate) fn digest_all(from: &mut impl Read, go_on: GoOn<'_>) -> io::Result<(Digest, u64)> {
     let mut hasher = DigestHasher::new();
     let mut piece = vec![0; PIECE];
     let mut size = 0;
-    loop {
+    while go_on() {
         let length = read_some(from, &mut piece)?;
         if length == 0 {
             return Ok((hasher.finish(), size));
@@ -119,6 +139,7 @@ pub(crate) fn digest_all(from: &mut impl Read) -> io::Result<(Digest, u64)> {
         hasher.update(piece.get(..length).unwrap_or_default());
         size += length as u64;
     }
+    Err(io::ErrorKind::Interrupted.into())
 }
 
 fn read_some(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {

@@ -7,18 +7,22 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use conjure_base::{Clock, Digest, SystemClock};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use conjure_base::{Clock, Digest, SystemClock, Timestamp};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
 use crate::cache::Known;
 use crate::error::StoreError;
-use crate::folders::{Folders, name_of};
-use crate::source::digest_all;
+use crate::folders::{FROZEN, Folders, name_of};
+use crate::source::{TO_THE_END, digest_all};
+
+/// A content that was marked as used within this time is not marked again when it is asked for.
+const MARKED: Duration = Duration::from_secs(60);
 
 /// Whether a content is executable. The two are separate files, since the mode belongs to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,6 +117,12 @@ pub(crate) struct Hold {
     _lock: Option<OwnedFd>,
 }
 
+/// When the system last noted that a file was read, or this store that it was used.
+pub(crate) fn last_read(stat: &Stat) -> Timestamp {
+    let seconds = u64::try_from(stat.st_atime).unwrap_or(0);
+    Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(stat.st_atime_nsec / 1_000_000))
+}
+
 /// Whether a content is compared with its digest when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
@@ -159,31 +169,47 @@ impl Store {
         &self.inner
     }
 
-    /// Whether the content is there in this variant.
+    /// Whether the content is there in this variant, by itself: a frozen link ([`Store::insert_link`]) is not.
     ///
     /// # Errors
     /// What the system says.
     pub fn contains(&self, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
-        Ok(self.inner.folders.stat(digest, variant)?.is_some())
+        Ok(self.inner.find(digest, variant)?.is_some())
     }
 
-    /// The content's bytes; `None` when it is in neither variant.
+    /// The content's bytes; `None` when it is in neither variant, and no frozen link either.
     ///
     /// # Errors
-    /// What the system says.
+    /// `Corrupt` when all there is are frozen links to files that were changed; else what the system says.
     pub fn size(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
         for variant in Variant::ALL {
-            if let Some(stat) = self.inner.folders.stat(digest, variant)? {
+            if let Some(stat) = self.inner.find(digest, variant)? {
                 return Ok(Some(u64::try_from(stat.st_size).unwrap_or(0)));
             }
         }
-        Ok(None)
+        Ok(self.inner.find_frozen(digest)?.map(|frozen| frozen.size()))
     }
 
-    /// Opens the content, in whichever variant it is there.
+    /// Where the content lies on the disk, for reading alone and as long as nobody removes it: no extension tells its type. `None`
+    /// when there is none.
     ///
     /// # Errors
-    /// `NotFound` when there is none; with [`Verify::Yes`], `Corrupt` when it is not what its digest says.
+    /// As for [`Store::size`].
+    pub fn path(&self, digest: &Digest) -> Result<Option<PathBuf>, StoreError> {
+        for variant in Variant::ALL {
+            if self.inner.find(digest, variant)?.is_some() {
+                return Ok(Some(self.inner.folders.path_of(digest, variant)));
+            }
+        }
+        let frozen = self.inner.find_frozen(digest)?;
+        Ok(frozen.map(|frozen| self.inner.folders.path().join(FROZEN).join(&frozen.name)))
+    }
+
+    /// Opens the content, in whichever variant it is there, else as a frozen link.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; `Corrupt` when all there is are frozen links to files that were changed, and with
+    /// [`Verify::Yes`] when it is not what its digest says.
     pub fn get(&self, digest: &Digest, verify: Verify) -> Result<Content, StoreError> {
         let folders = &self.inner.folders;
         for variant in Variant::ALL {
@@ -192,22 +218,21 @@ impl Store {
                 Err(Errno::NOENT) => continue,
                 other => File::from(other.map_err(failed)?),
             };
-            let mut content = Content { size: 0, file };
-            let failed = |error| StoreError::of_io(error, "read", &folders.path_of(digest, variant));
-            content.size = content.file.metadata().map_err(failed)?.len();
-            if verify == Verify::Yes {
-                let (actual, _) = digest_all(&mut content.file).map_err(failed)?;
-                if actual != *digest {
-                    return Err(StoreError::Corrupt { digest: *digest, actual });
-                }
-                content.file.seek(SeekFrom::Start(0)).map_err(failed)?;
-            }
-            return Ok(content);
+            let stat = rustix::fs::fstat(&file).map_err(failed)?;
+            // Should it be removed just now, who has it open has it still.
+            self.inner.hand_out(digest, variant, &stat)?;
+            return Content::of(file, digest, verify, &folders.path_of(digest, variant));
         }
-        Err(StoreError::Absent { digest: *digest })
+        match self.inner.find_frozen(digest)? {
+            Some(frozen) => {
+                let path = folders.path().join(FROZEN).join(&frozen.name);
+                Content::of(frozen.open(&self.inner)?, digest, verify, &path)
+            }
+            None => Err(StoreError::Absent { digest: *digest }),
+        }
     }
 
-    /// Removes the content in both variants, such as one that was found to be corrupt. Whether it was there.
+    /// Removes the content in both variants and its frozen links, such as one that was found to be corrupt. Whether it was there.
     ///
     /// # Errors
     /// What the system says.
@@ -216,6 +241,7 @@ impl Store {
         for variant in Variant::ALL {
             was_there |= self.inner.remove(digest, variant)?;
         }
+        was_there |= self.inner.remove_frozen(digest)?;
         Ok(was_there)
     }
 }
@@ -264,6 +290,28 @@ impl Inner {
         Ok(true)
     }
 
+    /// What the system says of a content that is asked for, which is marked as used; `None` when it is not there.
+    fn find(&self, digest: &Digest, variant: Variant) -> Result<Option<Stat>, StoreError> {
+        match self.folders.stat(digest, variant)? {
+            Some(stat) if self.hand_out(digest, variant, &stat)? => Ok(Some(stat)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Marks a content that is asked for as used. Whether it is still there.
+    fn hand_out(&self, digest: &Digest, variant: Variant, stat: &Stat) -> Result<bool, StoreError> {
+        if self.is_marked(last_read(stat)) {
+            return Ok(true);
+        }
+        self.touch(&self.hold()?, digest, variant)
+    }
+
+    /// Whether what was last used then was marked just now, so that it need not be marked again: most are asked for many times.
+    pub(crate) fn is_marked(&self, used: Timestamp) -> bool {
+        let now = self.options.clock.timestamp();
+        used <= now && now.since(used) < MARKED
+    }
+
     /// Whether the content is there, so that it need not be inserted; it is marked as used. Who inserted it may have been
     /// killed, or is about to wait for the disk: so its name is made durable once more, where that is wanted.
     pub(crate) fn has(&self, hold: &Hold, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
@@ -276,22 +324,45 @@ impl Inner {
 
     /// Waits until the name of a content is on the disk, where that is wanted.
     pub(crate) fn keep_name(&self, digest: &Digest, variant: Variant) -> Result<(), StoreError> {
+        self.keep_name_in(self.folders.of(variant), digest, &self.folders.path_of(digest, variant))
+    }
+
+    /// The same of a name in this folder of the store's; `path` is for messages.
+    pub(crate) fn keep_name_in(
+        &self,
+        folder: &OwnedFd,
+        digest: &Digest,
+        path: &Path,
+    ) -> Result<(), StoreError> {
         if self.options.durability != Durability::Name {
             return Ok(());
         }
-        let failed = |errno| StoreError::of(errno, "write", &self.folders.path_of(digest, variant));
+        let failed = |errno| StoreError::of(errno, "write", path);
         // The shard's own name may be as new as the content's.
         let name = name_of(digest);
         let (shard, _) = name.split_at(2);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let shard =
-            rustix::fs::openat(self.folders.of(variant), shard, flags, Mode::empty()).map_err(failed)?;
+        let shard = rustix::fs::openat(folder, shard, flags, Mode::empty()).map_err(failed)?;
         rustix::fs::fsync(&shard).map_err(failed)?;
-        rustix::fs::fsync(self.folders.of(variant)).map_err(failed)
+        rustix::fs::fsync(folder).map_err(failed)
     }
 }
 
 impl Content {
+    fn of(file: File, digest: &Digest, verify: Verify, path: &Path) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::of_io(error, "read", path);
+        let size = file.metadata().map_err(failed)?.len();
+        let mut content = Self { file, size };
+        if verify == Verify::Yes {
+            let (actual, _) = digest_all(&mut content.file, TO_THE_END).map_err(failed)?;
+            if actual != *digest {
+                return Err(StoreError::Corrupt { digest: *digest, actual });
+            }
+            content.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        }
+        Ok(content)
+    }
+
     /// Its bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::cache::FileKey;
 use crate::draft::Draft;
 use crate::error::StoreError;
-use crate::source::Source;
+use crate::source::{Source, TO_THE_END};
 use crate::store::{Durability, Hold, Store, Variant};
 use crate::tree::{LeftOut, LeftOutReason, Tree, TreeFile, TreeOptions};
 
@@ -242,7 +242,7 @@ impl Walk<'_> {
             other => other,
         })?;
         let (key, variant, size) = (FileKey::of(source.stat()), variant(source.stat()), source.size());
-        let (digest, draft) = self.store.take(&mut source, variant, &self.hold)?;
+        let (digest, draft) = self.store.take(&mut source, variant, &self.hold, TO_THE_END)?;
         inner.known.put(key, digest, now);
         if let Some(draft) = draft {
             self.waiting.push(Waiting { draft, digest });

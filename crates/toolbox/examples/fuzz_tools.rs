@@ -25,9 +25,9 @@ use conjure_conversation::{
     ToolResult, ToolRunner as _,
 };
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, DiskUsage, EntryKind,
-    Executor, Layout, LimitsReached, LineRange, Listing, QuotaExcess, SandboxError, SandboxErrorKind, View,
-    Written,
+    ArtifactFolder, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry,
+    DiskUsage, EntryKind, Executor, Layout, LimitsReached, LineRange, Listing, QuotaExcess, SandboxError,
+    SandboxErrorKind, View, Written,
 };
 use conjure_toolbox::fake::{FakeCommand, FakeExecutor, exited};
 use conjure_toolbox::{OutputLimits, ToolOutcome, Toolbox, tool_fn};
@@ -204,7 +204,8 @@ async fn answers(random: &mut Random) -> &'static str {
     let (name, sample) = random.pick(&CALLS);
     let input: Value = serde_json::from_str(sample).unwrap_or_default();
     let call = ToolCall::new("toolu_1", name, &input);
-    let layout = Layout { workspace: PathBuf::from("/"), read_only: Vec::new() };
+    let layout =
+        Layout { workspace: PathBuf::from("/"), read_only: Vec::new(), artifacts: ArtifactFolder::Nowhere };
     let executor = Liar { layout, random: Mutex::new(Random::of(random.next())) };
     let result = run(&toolbox(Arc::new(executor)), &call).await;
     if result.is_error { "an error" } else { "a result" }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, EntryKind, Executor,
-    Layout, LimitsReached, LineRange, Listing, SandboxError, SandboxErrorKind, View, Written,
+    ArtifactFolder, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry,
+    EntryKind, Executor, Layout, LimitsReached, LineRange, Listing, Provided, Provision, SandboxError,
+    SandboxErrorKind, Shelf, View, Written,
 };
 use futures_util::future::{self, BoxFuture, Either};
 
@@ -49,12 +50,20 @@ struct State {
     commands: BTreeMap<String, FakeCommand>,
     ran: Vec<Command>,
     running: usize,
+    /// What the shelf of artifacts does not take.
+    refused: BTreeMap<String, SandboxError>,
+    /// What was put there and taken off, in order.
+    shelved: Vec<String>,
 }
 
 impl Default for FakeExecutor {
     fn default() -> Self {
         Self {
-            layout: Layout { workspace: PathBuf::from(WORKSPACE), read_only: Vec::new() },
+            layout: Layout {
+                workspace: PathBuf::from(WORKSPACE),
+                read_only: Vec::new(),
+                artifacts: ArtifactFolder::Nowhere,
+            },
             state: Arc::default(),
         }
     }
@@ -72,6 +81,34 @@ impl FakeExecutor {
     pub fn with_file(self, path: &str, content: impl Into<Vec<u8>>) -> Self {
         self.state().files.insert(absolute(path), content.into());
         self
+    }
+
+    /// Takes artifacts, as a sandbox with a file system of its own does.
+    #[must_use]
+    pub fn with_shelf(mut self) -> Self {
+        self.layout.artifacts = ArtifactFolder::At(PathBuf::from(Shelf::Artifacts.path()));
+        self
+    }
+
+    /// Has this folder of the host where the other path is.
+    #[must_use]
+    pub fn with_folder(mut self, host: impl Into<PathBuf>, inside: impl Into<PathBuf>) -> Self {
+        self.layout.read_only.push((host.into(), inside.into()));
+        self
+    }
+
+    /// Takes the artifact of this name no more, or again.
+    pub fn refuse(&self, name: &str, error: Option<SandboxError>) {
+        match error {
+            Some(error) => self.state().refused.insert(name.to_owned(), error),
+            None => self.state().refused.remove(name),
+        };
+    }
+
+    /// What was put onto the shelf (`+ NAME`) and taken off (`- NAME`), in order.
+    #[must_use]
+    pub fn shelved(&self) -> Vec<String> {
+        self.state().shelved.clone()
     }
 
     /// Says what the command of this text does.
@@ -238,6 +275,51 @@ impl Executor for FakeExecutor {
                     format!("the text to replace occurs {count} times"),
                 )),
             }
+        })
+    }
+
+    fn provide<'a>(
+        &'a self,
+        provision: Provision,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
+        Box::pin(async move {
+            let (path, name) = (provision.path(), &provision.name);
+            let Provided::File { digest, .. } = provision.content else {
+                return Err(SandboxError::new(SandboxErrorKind::Unsupported, "it takes files alone"));
+            };
+            let mut state = self.state();
+            if let Some(error) = state.refused.get(name) {
+                return Err(error.clone());
+            }
+            let found = provision.store.path(&digest).ok().flatten();
+            let content = found.and_then(|path| std::fs::read(path).ok()).ok_or_else(|| missing(name))?;
+            let key = path.to_string_lossy().into_owned();
+            match state.files.get(&key) {
+                Some(there) if *there == content => return Ok(path),
+                Some(_) => {
+                    return Err(SandboxError::new(SandboxErrorKind::Exists, format!("`{key}` is there")));
+                }
+                None => {}
+            }
+            state.shelved.push(format!("+ {name}"));
+            state.files.insert(key, content);
+            Ok(path)
+        })
+    }
+
+    fn withdraw<'a>(
+        &'a self,
+        shelf: Shelf,
+        name: &'a str,
+        _: CallOptions,
+    ) -> BoxFuture<'a, Result<(), SandboxError>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            if state.files.remove(&format!("{}/{name}", shelf.path())).is_some() {
+                state.shelved.push(format!("- {name}"));
+            }
+            Ok(())
         })
     }
 }

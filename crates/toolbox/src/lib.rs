@@ -6,6 +6,7 @@
 //! started and not finished.
 
 mod approver;
+mod artifacts;
 mod builtin;
 mod input;
 mod limits;
@@ -19,6 +20,7 @@ mod toolbox;
 pub mod fake;
 
 pub use approver::{AllowAll, Approver, DenyAll, approver_fn};
+pub use artifacts::ArtifactTools;
 pub use limits::OutputLimits;
 pub use probe::SandboxProbe;
 pub use skills::{AllowedToolsPolicy, Interpreters, MOST_ACTIVE, SkillTools};

@@ -23,6 +23,14 @@ pub trait Tool: Send + Sync {
         CallTraits { access: Access::Exclusive, idempotent: false }
     }
 
+    /// The fields of its input that are paths of files to read: each a string, or an array of strings. Where one is a reference as a
+    /// whole (`file://sales`, `skill://csv-helper/assets/a.csv`, `https://…`), the call is given the path of a file on the host in its
+    /// place, for reading alone and while the call runs: its name and extension say nothing. A reference that leads nowhere is an error
+    /// result, and the tool is not called. None, unless this says otherwise.
+    fn path_inputs(&self) -> &[&str] {
+        &[]
+    }
+
     /// Runs one call. `input` is an object; whether its fields fit the schema is for the tool to see, since the
     /// model may have written anything.
     fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutcome>;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Config, ContextOptions, Environment, ExecutorKind, Model, Recorder, Redactor, RuntimeOptions,
-    SessionSpec, Settings, Skill, SkillInputs, Snapshot, Workspace, redactor_of_inputs,
+    ArtifactSource, Config, ContextOptions, Environment, ExecutorKind, Model, Recorder, Redactor,
+    RuntimeError, RuntimeOptions, SessionSpec, Settings, Skill, SkillInputs, Snapshot, Workspace,
+    redactor_of_inputs,
 };
 
 use crate::cli::approvals::Rules;
@@ -17,11 +18,15 @@ use crate::cli::failure::Failure;
 use crate::cli::host::{self, Host, Keeping};
 use crate::cli::run::input;
 use crate::cli::run::kept::notes;
+use crate::cli::run::out;
 use crate::cli::run::session::{Opened, Voice, Whose};
 use crate::cli::run::talk::Say;
 use crate::cli::run::words::{Source, Words, words};
 use crate::cli::skills::{found, inputs};
 use crate::cli::terminal::{Style, Terminal, printable};
+
+/// The catalog of the folders that the configuration, or `--skills`, names.
+const CATALOG: &str = "default";
 
 /// What the model is told first.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools. Use them to find out instead of guessing, and \
@@ -68,6 +73,7 @@ struct Gathered {
     variables: BTreeMap<String, String>,
     inputs: SkillInputs,
     workspace: Option<PathBuf>,
+    out: Option<PathBuf>,
 }
 
 /// Makes everything ready. The session is in `slot` as soon as there is one.
@@ -79,12 +85,16 @@ pub(super) async fn prepare(
     slot: &mut Option<Opened>,
 ) -> Result<Prepared, Failure> {
     let prompt = input::prompt(&args.prompt)?;
+    if Runs::of(args) == Runs::Elsewhere && !args.file.is_empty() {
+        return Err(Failure::usage("`--file`: there is no workspace to copy it to, as nothing runs here")
+            .hint("`--attach` gives the file to the model's service; `--sandbox` has tools run here, too"));
+    }
     let rules = Rules::of(&args.rules)?;
     // Reading and copying blocks, for as long as the files are large: a signal must not wait for that.
     let (own_args, own_config, own_environment, own_terminal) =
         (Arc::clone(args), config.clone(), environment.clone(), Arc::clone(terminal));
     let gathered = blocking(move || gather(&own_args, &own_config, &own_environment, &own_terminal)).await?;
-    let Gathered { words, recorder, known, variables, inputs, workspace: folder } = gathered;
+    let Gathered { words, recorder, known, variables, inputs, workspace: folder, out } = gathered;
     let keeping = if args.ephemeral { Keeping::Ephemeral } else { Keeping::Kept };
     let (name, model) = (words.name.clone(), Arc::clone(&words.model));
     let options = |config: Config| {
@@ -97,11 +107,18 @@ pub(super) async fn prepare(
         words.with_key(options, &environment)
     };
     let host = Host::for_run(&args.place, keeping, options, config, &environment, terminal).await?;
+    let runs = Runs::of(args);
     let mut spec = SessionSpec::new(host.tenant.clone())
         .base_prompt(BASE_PROMPT)
         .model(words.name.clone())
-        .sandbox(config.executor().as_str())
-        .inputs(inputs);
+        .hosted(args.hosted.clone());
+    if runs == Runs::Here {
+        spec = spec.sandbox(config.executor().as_str()).inputs(inputs);
+        if !args.hosted.is_empty() {
+            // Else there would be hosted ones alone.
+            spec = spec.catalog(CATALOG);
+        }
+    }
     for (name, value) in variables {
         spec = spec.environment(name, value);
     }
@@ -114,22 +131,61 @@ pub(super) async fn prepare(
     if let Some(folder) = folder {
         spec = spec.workspace(folder);
     }
-    let session = host.runtime.open(spec).await?;
+    for attached in &args.attach {
+        let source = if attached.is_url() {
+            ArtifactSource::url(&attached.place)
+        } else {
+            ArtifactSource::file(&attached.place)
+        };
+        spec = spec.artifact(&attached.name, source);
+    }
+    let session = match host.runtime.open(spec).await {
+        Ok(session) => session,
+        Err(error @ RuntimeError::Artifact { .. }) => {
+            return Err(Failure::usage(format!("`--attach`: {error}")));
+        }
+        Err(error) => return Err(error.into()),
+    };
     let id = session.id();
     let folder = host.runtime.workspace(&host.tenant, id).await?;
     let folder = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
     let whose = if args.workspace.is_some() { Whose::User } else { Whose::Session };
     let workspace = Workspace::existing(&folder)?;
-    let opened = slot.insert(Opened { host, session, workspace, whose, before: Snapshot::default() });
+    let opened = slot.insert(Opened { host, session, workspace, whose, before: Snapshot::default(), out });
     let (files, before) = add_files(folder.clone(), args.file.clone()).await?;
     opened.before = before;
     let given = input::standard_input(terminal).await?;
     terminal.styled(Style::Dim, &words.said);
-    opened.make_sandbox(config.executor(), terminal).await?;
-    let plural = if known == 1 { "" } else { "s" };
-    terminal.styled(Style::Dim, &format!("{known} skill{plural}; working in {}", folder.display()));
-    let message = input::message(prompt, &opened.inside(&files).await?, given.as_deref());
+    if !args.hosted.is_empty() {
+        let names: Vec<&str> = args.hosted.iter().map(|skill| skill.id.as_str()).collect();
+        terminal.styled(Style::Dim, &format!("the model's service runs {}", names.join(", ")));
+    }
+    let inside = match runs {
+        Runs::Here => {
+            opened.make_sandbox(config.executor(), terminal).await?;
+            let plural = if known == 1 { "" } else { "s" };
+            terminal.styled(Style::Dim, &format!("{known} skill{plural}; working in {}", folder.display()));
+            opened.inside(&files).await?
+        }
+        Runs::Elsewhere => Vec::new(),
+    };
+    let message = input::message(prompt, &inside, given.as_deref());
     Ok(Prepared { say: Say::Prompt(message, None), voice: Voice { recorder, tariff: words.tariff } })
+}
+
+/// Whether anything runs on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    Here,
+    /// The model's service runs it all.
+    Elsewhere,
+}
+
+impl Runs {
+    fn of(args: &RunArgs) -> Self {
+        let asks_for_here = args.sandbox.is_some() || !args.skills.is_empty() || args.workspace.is_some();
+        if args.hosted.is_empty() || asks_for_here { Self::Here } else { Self::Elsewhere }
+    }
 }
 
 /// Finds the model and the skills. From here on secrets are redacted.
@@ -150,7 +206,8 @@ fn gather(
     let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;
     let (words, recorder) = recorded(words, args.record.as_deref(), redactor)?;
     tell_missing(&skills, &inputs, terminal);
-    Ok(Gathered { words, recorder, known: skills.len(), variables, inputs, workspace })
+    let out = args.out.as_deref().map(out::folder).transpose()?;
+    Ok(Gathered { words, recorder, known: skills.len(), variables, inputs, workspace, out })
 }
 
 /// Tells which skills cannot be loaded, as nobody gave what they take. The others do without them.

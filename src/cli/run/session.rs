@@ -18,6 +18,7 @@ use crate::cli::failure::Failure;
 use crate::cli::host::{Host, Keeping};
 use crate::cli::run::chronicle::{Chronicle, End};
 use crate::cli::run::ending::{Ending, nobody_decides};
+use crate::cli::run::out;
 use crate::cli::run::produced;
 use crate::cli::run::progress::{Show, watch};
 use crate::cli::run::talk::{Say, Talk, Talked};
@@ -43,6 +44,8 @@ pub(crate) struct Opened {
     pub(crate) whose: Whose,
     /// What was there before any tool ran.
     pub(crate) before: Snapshot,
+    /// Where copies of what is produced go, where they are wanted.
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Whose the folder is that a session works in.
@@ -119,7 +122,7 @@ impl Opened {
         signals: &mut Signals,
         terminal: &Arc<Terminal>,
     ) -> Result<Exit, Failure> {
-        let Self { mut host, session, workspace, whose, before } = self;
+        let Self { mut host, session, workspace, whose, before, out } = self;
         let unread = CancellationToken::new();
         let (watcher, printer) = watch(Arc::clone(terminal), manner.show, unread.clone());
         let watcher = Arc::new(watcher);
@@ -167,6 +170,12 @@ impl Opened {
             tokio::select! {
                 () = fetch(&session, terminal) => {}
                 _ = signals.next() => terminal.warning("what the run produced in the sandbox was not brought here"),
+            }
+        }
+        if let Some(out) = out.filter(|_| !is_left_alone) {
+            tokio::select! {
+                () = out::save(&session, &out, terminal) => {}
+                _ = signals.next() => terminal.warning("what the run produced was not copied whole"),
             }
         }
         let expected = if is_left_alone { Vec::new() } else { host.outputs(session.id(), terminal).await };

@@ -113,8 +113,10 @@ fn scripted(script: &Path, record: Option<&Path>) -> Result<Words, Failure> {
 
 #[cfg(feature = "anthropic")]
 fn live(name: &str, config: &Config, environment: &Environment) -> Result<Words, Failure> {
-    use conjure::anthropic::{self, Client, ConfigError, DEFAULT_BASE_URL};
+    use conjure::anthropic::{self, Client, DEFAULT_BASE_URL};
     use secrecy::ExposeSecret as _;
+
+    use crate::cli::service::unusable;
 
     if name.trim().is_empty() {
         return Err(
@@ -126,15 +128,6 @@ fn live(name: &str, config: &Config, environment: &Environment) -> Result<Words,
             .hint("`export ANTHROPIC_API_KEY=…`, or play a script with `--script FILE`")
     })?;
     let secrets = BTreeMap::from([("ANTHROPIC_API_KEY".to_owned(), key.expose_secret().to_owned())]);
-    let unusable = |error: ConfigError| {
-        let failure = Failure::usage(error.to_string());
-        match error {
-            ConfigError::Key => failure.hint("the key is taken from `ANTHROPIC_API_KEY`"),
-            ConfigError::BaseUrl { .. } => failure
-                .hint("it is taken from `ANTHROPIC_BASE_URL`, or from `base_url` in the configuration file"),
-            _ => failure,
-        }
-    };
     let client = Client::new(&anthropic::config(config, key)).map_err(unusable)?;
     let model = client.messages(anthropic::options(config, name)).map_err(unusable)?;
     // The client has refused an address that holds a password.

@@ -134,7 +134,7 @@ async fn prepare(
             .hint(format!("say what you want now: {} \"And by quarter?\"", host.resuming(id))));
     }
     terminal.styled(Style::Dim, &words.said);
-    let opened = Opened { host, session, workspace, whose, before };
+    let opened = Opened { host, session, workspace, whose, before, out: None };
     match (kind, goes_on) {
         (Some(kind), false) => opened.make_sandbox(kind, terminal).await?,
         (Some(kind), true) => announce(kind, &opened.session.executor().await?.isolation(), terminal),

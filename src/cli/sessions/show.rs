@@ -1,6 +1,8 @@
 //! `conjure sessions show`: what a session is, and what it did.
 
-use conjure::{Contents, Environment, ProducedFiles, Profile, SessionId, SessionSummary};
+use conjure::{
+    Artifact, Contents, Environment, ProducedFiles, Profile, SessionFile, SessionId, SessionSummary,
+};
 use serde_json::{Value, json};
 
 use crate::cli::approvals::input_lines;
@@ -28,6 +30,8 @@ struct Shown {
     history: History,
     workspace: Option<std::path::PathBuf>,
     files: ProducedFiles,
+    artifacts: Vec<Artifact>,
+    produced: Vec<SessionFile>,
 }
 
 /// Prints it.
@@ -58,11 +62,13 @@ async fn look(host: &Host, id: SessionId, terminal: &Terminal) -> Result<Shown, 
         ProducedFiles { files: Vec::new(), complete: true }
     });
     let summary = runtime.summary(tenant, id).await?;
-    Ok(Shown { summary, profile, history: History::of(&events), workspace, files })
+    let (artifacts, produced) = runtime.belongings(tenant, id).await?;
+    let history = History::of(&events);
+    Ok(Shown { summary, profile, history, workspace, files, artifacts, produced })
 }
 
 fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
-    let Shown { summary, profile, history, workspace, files } = shown;
+    let Shown { summary, profile, history, workspace, files, artifacts, .. } = shown;
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
     line("session", &summary.id.to_string());
@@ -123,6 +129,17 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     if let Some(first) = history.waiting.first() {
         lines.push(format!("  {}", host.how_to_decide(summary.id, &first.call.id)));
     }
+    if !artifacts.is_empty() {
+        lines.push("artifacts:".to_owned());
+    }
+    for artifact in artifacts.iter().take(MOST_FILES) {
+        let known = artifact.size().map_or_else(|| "not fetched".to_owned(), size);
+        let (name, kind) = (printable(artifact.name.as_str()), printable(&artifact.content_type));
+        lines.push(format!("  {known:>11}  file://{name}  {kind}"));
+    }
+    if artifacts.len() > MOST_FILES {
+        lines.push(format!("  … and {} more", artifacts.len() - MOST_FILES));
+    }
     if !files.files.is_empty() {
         lines.push("files:".to_owned());
     }
@@ -143,7 +160,7 @@ const fn plural(count: u32) -> &'static str {
 }
 
 fn value(shown: &Shown) -> Value {
-    let Shown { summary, profile, history, workspace, files } = shown;
+    let Shown { summary, profile, history, workspace, files, artifacts, produced } = shown;
     let mut value = entry(summary);
     value["sandbox"] = profile.executor.clone().into();
     value["workspace"] = workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()).into();
@@ -170,5 +187,15 @@ fn value(shown: &Shown) -> Value {
     let listed =
         files.files.iter().map(|file| json!({"path": file.path.to_string_lossy(), "size": file.size}));
     value["files"] = listed.collect();
+    let given = artifacts.iter().map(|artifact| {
+        json!({
+            "name": artifact.name.as_str(),
+            "content_type": artifact.content_type,
+            "size": artifact.size(),
+            "digest": artifact.content.as_ref().map(|content| content.digest.to_hex()),
+        })
+    });
+    value["artifacts"] = given.collect();
+    value["produced"] = serde_json::to_value(produced).unwrap_or_default();
     value
 }

@@ -1,9 +1,13 @@
-//! `conjure skills …`: list, check, show and pack skills. Runs nothing of a skill.
+//! `conjure skills …`: list, check, show, pack and upload skills. Runs nothing of a skill.
 
 mod check;
 mod inspect;
 mod list;
 mod pack;
+#[cfg(feature = "anthropic")]
+mod push;
+#[cfg(feature = "anthropic")]
+mod remote;
 mod validate;
 
 use std::collections::HashMap;
@@ -11,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Config, Diagnostic, Discovery, Locations, Missing, Mode, RuleId, Settings, Severity, Skill, SkillError,
-    SkillInputs, available_skills_block_at, extract_skill_file,
+    Config, Diagnostic, Discovery, Environment, Locations, Missing, Mode, RuleId, Settings, Severity, Skill,
+    SkillError, SkillInputs, available_skills_block_at, extract_skill_file,
 };
 
 use crate::cli::args::{Given, SkillsCommand};
@@ -21,13 +25,22 @@ use crate::cli::failure::Failure;
 use crate::cli::terminal::{Terminal, printable};
 
 /// Does what the subcommand says.
+#[cfg_attr(
+    not(feature = "anthropic"),
+    expect(unused_variables, reason = "the environment has the key of the service")
+)]
 pub(crate) async fn skills(
     command: SkillsCommand,
     config: Config,
+    environment: Environment,
     terminal: Arc<Terminal>,
 ) -> Result<Exit, Failure> {
-    let (config, terminal) = (&config, &*terminal);
+    let (config, terminal) = (&config, &terminal);
     match &command {
+        #[cfg(feature = "anthropic")]
+        SkillsCommand::Push(args) => push::push(args, config, &environment, terminal).await,
+        #[cfg(feature = "anthropic")]
+        SkillsCommand::Remote { command } => remote::remote(command, config, &environment, terminal).await,
         SkillsCommand::List { skills, format } => {
             let skill_paths = (!skills.is_empty()).then(|| skills.clone());
             list::list(&config.with(Settings { skill_paths, ..Settings::default() })?, *format, terminal)

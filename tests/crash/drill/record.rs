@@ -81,7 +81,7 @@ impl Record {
     }
 
     fn take_in(&mut self, event: &Event, findings: &mut Findings) {
-        if let EventKind::ModelCallStarted { turn, call } = &event.kind
+        if let EventKind::ModelCallStarted { turn, call, .. } = &event.kind
             && let Err(error) = pairing::check(self.state.messages())
         {
             findings.invalid.push(format!("{}: call {call} of turn {}: {error}", self.key, turn.number()));

@@ -46,8 +46,6 @@ pub(crate) enum Debut {
 /// What a child is that is neither running nor about to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nobody has wanted it yet.
-    Unwanted,
     Finished(ExitClass),
     Quarantined,
 }
@@ -168,8 +166,7 @@ impl Child {
             Phase::Up => State::Running,
             Phase::Leaving { .. } => State::Stopping,
             Phase::Pending { due } => State::Pending { due },
-            // Nothing is under way by which it would run.
-            Phase::Resting(Rest::Finished(_) | Rest::Unwanted) => State::Finished,
+            Phase::Resting(Rest::Finished(_)) => State::Finished,
             Phase::Resting(Rest::Quarantined) => State::Quarantined,
         }
     }

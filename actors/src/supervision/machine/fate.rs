@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::child::{Asked, Child, Debut, Fate, Phase, Rest};
 use super::step::{Course, Machine};
-use super::types::{Key, Moment, Shape, Why};
+use super::types::{Effect, Key, Moment, Shape, Why};
 use super::window::Load;
 use crate::supervision::exit::ExitClass;
-use crate::supervision::policy::{AutoShutdown, Domain};
+use crate::supervision::policy::{AutoShutdown, Domain, GivenUp};
 
 /// What follows from the end of one child.
 enum Verdict {
@@ -73,7 +73,7 @@ impl Machine {
         let mut domain = Domain::Together;
         if let Shape::Dynamic { domain: chosen, quarantine_after, .. } = self.plan.shape {
             if quarantine_after.is_some_and(|limit| child.failed_starts >= limit.get()) {
-                return Verdict::Alone(Fate::Rest(Rest::Quarantined));
+                return self.give_up(key);
             }
             domain = chosen;
         }
@@ -84,7 +84,18 @@ impl Machine {
         match (load, domain) {
             (Load::Bearable, _) => Verdict::Again { due: now.after(next_wait(child, now, roll)) },
             (Load::TooMuch, Domain::Together) => Verdict::GiveUp(Why::Meltdown),
-            (Load::TooMuch, Domain::EachChild) => Verdict::Alone(Fate::Rest(Rest::Quarantined)),
+            (Load::TooMuch, Domain::EachChild) => self.give_up(key),
+        }
+    }
+
+    /// It failed too often, and its siblings go on.
+    fn give_up(&mut self, key: Key) -> Verdict {
+        match self.plan.shape {
+            Shape::Dynamic { given_up: GivenUp::Forgotten, .. } => {
+                self.effects.push(Effect::GiveUp { key });
+                Verdict::Alone(Fate::Forget)
+            }
+            Shape::Dynamic { .. } | Shape::Ordered { .. } => Verdict::Alone(Fate::Rest(Rest::Quarantined)),
         }
     }
 

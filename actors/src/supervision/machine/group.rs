@@ -1,7 +1,7 @@
 //! What is done to several children: the group of one that failed, all of them at the end, and the order in which they
 //! stop and start.
 
-use super::child::{Asked, Debut, Fate, Phase, Rest, behind};
+use super::child::{Asked, Debut, Fate, Phase, behind};
 use super::step::{Course, Machine};
 use super::types::{Answer, Effect, Key, Moment, Shape, Why};
 use crate::supervision::policy::Strategy;
@@ -33,8 +33,6 @@ impl Machine {
                 child.phase = Phase::Leaving { asked, fate: Fate::Restart { due: due.max(before) } };
             }
             Phase::Pending { due: before } => self.enter(key, Phase::Pending { due: due.max(before) }),
-            // Nobody has wanted it, and a failure of others does not mean that anybody does.
-            Phase::Resting(Rest::Unwanted) => {}
             // As in OTP, one that was done is started with its group.
             Phase::Resting(_) => self.enter(key, Phase::Pending { due }),
             // It was not started yet, it is not coming back, or it says by itself what becomes of it.

@@ -21,5 +21,5 @@ mod tests;
 
 pub(crate) use step::Machine;
 pub(crate) use types::{
-    Answer, Effect, FirstStart, Generation, Input, Key, Moment, Plan, Policy, Shape, State, Ticket, Why,
+    Answer, Effect, Generation, Input, Key, Moment, Plan, Policy, Shape, State, Ticket, Why,
 };

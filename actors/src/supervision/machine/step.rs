@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::child::{Asked, Asker, Child, Debut, Fate, Phase, Rest};
+use super::child::{Asked, Asker, Child, Debut, Fate, Phase};
 use super::timers::Timers;
-use super::types::{
-    Answer, Effect, FirstStart, Generation, Input, Key, Moment, Plan, Policy, Shape, Ticket, Why,
-};
+use super::types::{Answer, Effect, Generation, Input, Key, Moment, Plan, Policy, Shape, Ticket, Why};
 use super::window::Window;
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
@@ -73,10 +71,7 @@ impl Machine {
         match input {
             Input::Boot { children } => {
                 for (id, policy) in children {
-                    let key = self.insert(id, policy, Debut::Boot, None);
-                    if policy.first == FirstStart::OnRequest {
-                        self.leave_for_later(key);
-                    }
+                    self.insert(id, policy, Debut::Boot, None);
                 }
             }
             Input::Start { ticket, id, policy } => self.start(ticket, id, policy),
@@ -189,14 +184,6 @@ impl Machine {
                 _ => {}
             }
         }
-    }
-
-    /// Lets a child have its place, and starts it when somebody wants it.
-    fn leave_for_later(&mut self, key: Key) {
-        if let Some(child) = self.children.get_mut(&key) {
-            child.debut = None;
-        }
-        self.enter(key, Phase::Resting(Rest::Unwanted));
     }
 
     /// Puts a new child behind all others.

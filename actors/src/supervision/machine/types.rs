@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
-use crate::supervision::policy::{AutoShutdown, Domain, Intensity, Restart, Shutdown, Strategy};
+use crate::supervision::policy::{AutoShutdown, Domain, GivenUp, Intensity, Restart, Shutdown, Strategy};
 
 /// Which child: keys rise in the order of the children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,17 +40,6 @@ pub(crate) struct Policy {
     pub(crate) restart: Restart,
     pub(crate) shutdown: Shutdown,
     pub(crate) backoff: Backoff,
-    pub(crate) first: FirstStart,
-}
-
-/// When a child that is there from the start is first started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum FirstStart {
-    /// With its supervisor, which does not start without it.
-    #[default]
-    AtOnce,
-    /// When somebody wants it; it has its place in the order before.
-    OnRequest,
 }
 
 /// How the children belong together.
@@ -59,7 +48,7 @@ pub(crate) enum Shape {
     /// In order, by a strategy; some of them are there from the start.
     Ordered { strategy: Strategy, auto_shutdown: AutoShutdown },
     /// Each for itself, in any number up to the capacity; all come by request.
-    Dynamic { capacity: usize, domain: Domain, quarantine_after: Option<NonZeroU32> },
+    Dynamic { capacity: usize, domain: Domain, quarantine_after: Option<NonZeroU32>, given_up: GivenUp },
 }
 
 /// What the machine needs to know of its supervisor.
@@ -121,6 +110,10 @@ pub(crate) enum Effect {
         ticket: Ticket,
         answer: Answer,
     },
+    /// This child failed too often, and will be forgotten.
+    GiveUp {
+        key: Key,
+    },
     /// Nothing is left to know of this child.
     Forget {
         key: Key,
@@ -150,7 +143,7 @@ pub(crate) enum State {
     Pending {
         due: Moment,
     },
-    /// It is done, or nobody has wanted it yet.
+    /// It is done.
     Finished,
     Quarantined,
 }

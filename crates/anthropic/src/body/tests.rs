@@ -19,6 +19,7 @@ fn request(messages: &[Message]) -> Request {
         ]),
         messages: messages.iter().cloned().map(Arc::new).collect(),
         container: None,
+        hosted: Arc::default(),
     }
 }
 

@@ -16,8 +16,8 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The key of a request that may come in.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<String, Refusal> {
+    /// The key and the profile of a request that may come in.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(String, Profile), Refusal> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let version = text("anthropic-version")
             .ok_or_else(|| Refusal::invalid("anthropic-version: header is required"))?;
@@ -39,6 +39,6 @@ impl Access {
         if !self.keys.is_empty() && !self.keys.iter().any(|known| known == key) {
             return Err(refused(wrong));
         }
-        Ok(key.to_owned())
+        Ok((key.to_owned(), profile))
     }
 }

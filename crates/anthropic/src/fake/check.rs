@@ -1,13 +1,15 @@
 //! The form of a request: what the service refuses before its model sees anything.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use conjure_base::{ContainerId, TurnId};
-use conjure_conversation::{ApiErrorKind, Message, Request, ToolDefinition};
+use conjure_conversation::{ApiErrorKind, HostedSkill, LATEST, Message, Request, ToolDefinition};
 use serde_json::{Map, Value};
 
 use super::compaction::{self, Beginning};
 use super::history::History;
+use super::hosted::Asked;
 use super::refusal::Refusal;
 
 /// The fields of a body. Any other is refused, as the service does.
@@ -70,6 +72,8 @@ pub(super) struct Checked {
     pub(super) answers: usize,
     /// Whether the service compacts the history first.
     pub(super) beginning: Beginning,
+    /// What it says of containers.
+    pub(super) asked: Asked,
 }
 
 type Check = Result<(), Refusal>;
@@ -133,6 +137,7 @@ pub(super) fn check(body: &[u8], models: &[String], betas: &[String]) -> Result<
         blocks: history.blocks(),
         answers: history.answers,
         beginning: compaction::beginning(wanted, &history.messages),
+        asked: Asked::of(&body),
         request: Request {
             turn: TurnId::FIRST,
             call: u32::try_from(history.answers).unwrap_or(u32::MAX).saturating_add(1),
@@ -140,6 +145,7 @@ pub(super) fn check(body: &[u8], models: &[String], betas: &[String]) -> Result<
             tools: tools.into(),
             messages: history.messages.into_iter().map(Into::into).collect(),
             container: container_id(body.get("container")),
+            hosted: hosted(body.get("container")),
         },
     })
 }
@@ -148,6 +154,21 @@ pub(super) fn check(body: &[u8], models: &[String], betas: &[String]) -> Result<
 fn container_id(container: Option<&Value>) -> Option<ContainerId> {
     let container = container?;
     container.as_str().or_else(|| container["id"].as_str()).map(ContainerId::new)
+}
+
+/// The skills that a request wants in its container.
+fn hosted(container: Option<&Value>) -> Arc<[HostedSkill]> {
+    let skills = container.map(|container| container["skills"].clone()).unwrap_or_default();
+    let skills: Vec<Value> = serde_json::from_value(skills).unwrap_or_default();
+    let skill = |skill: &Value| {
+        let id = skill["skill_id"].as_str()?;
+        let skill_of = match skill["type"].as_str()? {
+            "anthropic" => HostedSkill::anthropic(id),
+            _ => HostedSkill::custom(id),
+        };
+        Some(skill_of.version(skill["version"].as_str().unwrap_or(LATEST)))
+    };
+    skills.iter().filter_map(skill).collect()
 }
 
 /// Fields that stand for themselves.

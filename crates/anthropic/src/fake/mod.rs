@@ -32,6 +32,13 @@
 //! It compacts histories itself where a request wants that (`context_management`, with the beta named in the header): from so many
 //! tokens on, as it counts them, an answer begins with a `compaction` block.
 //!
+//! **What it hosts.** It keeps skills with their versions, and files, behind the endpoints of both profiles, as long as it
+//! runs: what is uploaded can be listed, deleted, and fetched where the service gives it out. A turn of [`HostedRun`] is one
+//! in which the service's model runs something; the files that it makes can be downloaded then. With
+//! [`hosting`](FakeMessagesBuilder::hosting), containers are minded too: a request with the code execution tool runs in one,
+//! whose id the answer names; skills and files that it asks for must be there; a container that has expired, by the clock
+//! or by [`FakeMessages::expire_containers`], is refused.
+//!
 //! It owns its listener, its connections and its notes, all in memory; they end with it, and in a crash with the
 //! process.
 
@@ -41,6 +48,7 @@ mod check;
 mod compaction;
 mod delivery;
 mod history;
+mod hosted;
 mod limit;
 mod refusal;
 mod reply;
@@ -50,6 +58,7 @@ mod service;
 mod stream;
 
 pub use captured::Captured;
+pub use hosted::HostedRun;
 pub use limit::RateLimit;
 pub use refusal::Refusal;
 pub use reply::Reply;

@@ -7,6 +7,7 @@ use conjure_conversation::{Block, ModelEvent, Response, StopReason, Usage};
 use serde_json::Value;
 
 use super::compaction;
+use super::hosted::Produced;
 use super::refusal::Refusal;
 use super::stream::{Answer, Ending};
 
@@ -168,6 +169,7 @@ impl Reply {
                 container: answer.container.take(),
                 ending: answer.ending.clone(),
                 compaction: answer.compaction,
+                produced: std::mem::take(&mut answer.produced),
                 ..Answer::new(answer.response.clone(), pieces)
             };
         }
@@ -264,6 +266,14 @@ impl Reply {
     #[must_use]
     pub const fn hanging_after_bytes(mut self, after: usize) -> Self {
         self.pace.end = End::Hang { after };
+        self
+    }
+
+    /// The answer, which makes these files when it is played.
+    pub(super) fn producing(mut self, produced: Vec<Produced>) -> Self {
+        if let Said::Answer(answer) = &mut self.said {
+            answer.produced = produced;
+        }
         self
     }
 

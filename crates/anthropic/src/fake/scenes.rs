@@ -134,7 +134,8 @@ async fn of_script(script: &Arc<Script>, turn: usize, checked: &Checked, clock: 
 
 /// As much of an answer as was said.
 fn of_deltas(deltas: Vec<ModelEvent>) -> Answer {
-    Answer { response: heard(&deltas), container: None, deltas, ending: Ending::Whole, compaction: None }
+    let response = heard(&deltas);
+    Answer { deltas, ..Answer::new(response, 1) }
 }
 
 fn saying(answer: Answer) -> Reply {

@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conjure_base::{Clock, SystemClock};
+use bytes::Bytes;
+use conjure_base::{Clock, ContainerId, SystemClock};
 use conjure_conversation::scripted::Script;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,11 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::Access;
 use super::captured::{Captured, Record};
+use super::hosted::{Hosting, Origin, Store};
 use super::limit::RateLimit;
 use super::reply::Reply;
 use super::scenes::{Play, Scenes};
 use super::service::Shared;
 use crate::config::Profile;
+use crate::hosted::FileId;
 
 /// How many requests are kept unless it is said.
 const KEPT: usize = 10_000;
@@ -52,6 +55,7 @@ pub struct FakeMessagesBuilder {
     clock: Arc<dyn Clock>,
     port: u16,
     kept: usize,
+    hosting: Option<Hosting>,
 }
 
 impl FakeMessages {
@@ -68,6 +72,7 @@ impl FakeMessages {
             clock: Arc::new(SystemClock),
             port: 0,
             kept: KEPT,
+            hosting: None,
         }
     }
 
@@ -99,6 +104,35 @@ impl FakeMessages {
     /// one after the other.
     pub fn add_fault(&self, fault: Reply) {
         self.shared.scenes.add_fault(fault);
+    }
+
+    /// Answers the next good request for skills or files with this. Several are taken one after the other.
+    pub fn add_hosted_fault(&self, fault: Reply) {
+        self.shared.hosted_faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
+    }
+
+    /// Keeps a file as one that a tool has made, which can be downloaded. Returns its id.
+    pub fn put_file(&self, name: &str, content: impl Into<Bytes>) -> FileId {
+        let now = self.shared.clock.timestamp();
+        let kind = crate::hosted::media_type_of(name);
+        FileId::new(self.shared.store().add_file(name, kind, content.into(), Origin::Tool, now))
+    }
+
+    /// The content of a file that is kept, uploaded or made.
+    #[must_use]
+    pub fn file(&self, id: &FileId) -> Option<Bytes> {
+        self.shared.store().content(id.as_str())
+    }
+
+    /// The containers that there have been.
+    #[must_use]
+    pub fn containers(&self) -> Vec<ContainerId> {
+        self.shared.store().containers().into_iter().map(ContainerId::new).collect()
+    }
+
+    /// Ends all containers now: a request that names one of them is refused.
+    pub fn expire_containers(&self) {
+        self.shared.store().expire_containers();
     }
 
     /// Stops: no more requests are taken, answers that are still being paced out are cut.
@@ -165,6 +199,19 @@ impl FakeMessagesBuilder {
         self
     }
 
+    /// Minds containers, each of which lives for 30 days: see the [module](super).
+    #[must_use]
+    pub const fn hosting(self) -> Self {
+        self.hosting_for(Duration::from_secs(30 * 24 * 3600))
+    }
+
+    /// Minds containers, each of which lives so long after it was last used, by the fake's clock.
+    #[must_use]
+    pub const fn hosting_for(mut self, lifetime: Duration) -> Self {
+        self.hosting = Some(Hosting { lifetime });
+        self
+    }
+
     /// Limits each key.
     #[must_use]
     pub const fn rate_limit(mut self, limit: RateLimit) -> Self {
@@ -208,6 +255,9 @@ impl FakeMessagesBuilder {
             clock: self.clock,
             record: Mutex::new(Record::new(self.kept)),
             windows: Mutex::default(),
+            hosting: self.hosting,
+            store: Mutex::new(Store::new()),
+            hosted_faults: Mutex::default(),
             received: watch::Sender::new(0),
             stop: CancellationToken::new(),
         });

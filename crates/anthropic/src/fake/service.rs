@@ -1,7 +1,8 @@
 //! One request: taken down, checked, answered.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use conjure_base::{Clock, Timestamp};
@@ -10,6 +11,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,14 +19,18 @@ use super::access::Access;
 use super::captured::{Captured, Record};
 use super::check::{Checked, check};
 use super::delivery::{Body, Pieces, paced, whole};
+use super::hosted::{Hosted, Hosting, Origin, Produced, Store, is_hosted};
 use super::limit::{RateLimit, Standing, Windows};
 use super::refusal::Refusal;
 use super::reply::{Reply, Said};
 use super::scenes::{Scenes, rate_limited};
-use super::stream::{Ending, Names};
+use super::stream::{Answer, Ending, Names};
+use crate::config::Profile;
 
 /// The largest body, in bytes, as of the service.
 const LARGEST_BODY: usize = 32 << 20;
+/// The same of an upload: a file may be larger than a message.
+const LARGEST_UPLOAD: usize = 512 << 20;
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 const JSON: &str = "application/json";
@@ -39,6 +45,9 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) record: Mutex<Record>,
     pub(super) windows: Mutex<Windows>,
+    pub(super) hosting: Option<Hosting>,
+    pub(super) store: Mutex<Store>,
+    pub(super) hosted_faults: Mutex<VecDeque<Reply>>,
     pub(super) received: watch::Sender<u64>,
     pub(super) stop: CancellationToken,
 }
@@ -55,7 +64,8 @@ impl Shared {
     /// Answers one request. An error closes the connection without an answer.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let (head, body) = request.into_parts();
-        let read = Limited::new(body, LARGEST_BODY).collect().await;
+        let largest = if is_hosted(head.uri.path()) { LARGEST_UPLOAD } else { LARGEST_BODY };
+        let read = Limited::new(body, largest).collect().await;
         let body = match read {
             Ok(body) => Some(body.to_bytes()),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => None,
@@ -100,13 +110,14 @@ impl Shared {
         body: Option<Bytes>,
         exchange: &mut Exchange,
     ) -> Result<Reply, Refusal> {
-        if head.uri.path() != "/v1/messages" {
+        let is_hosted = is_hosted(head.uri.path());
+        if head.uri.path() != "/v1/messages" && !is_hosted {
             return Err(Refusal::new(ApiErrorKind::NotFound, "Not found"));
         }
-        if head.method != Method::POST {
+        if head.method != Method::POST && !is_hosted {
             return Err(Refusal::invalid("Method Not Allowed").with_status(405));
         }
-        let key = self.access.check(&head.headers)?;
+        let (key, profile) = self.access.check(&head.headers)?;
         let body = body.ok_or_else(Refusal::too_large)?;
         if let Some(limit) = self.rate {
             let now = self.clock.timestamp();
@@ -125,13 +136,74 @@ impl Shared {
                 return Ok(rate_limited(wait));
             }
         }
+        let betas = betas(&head.headers);
+        if is_hosted {
+            return self.hosted_reply(head, &body, profile, &betas);
+        }
         check_content_type(&head.headers)?;
-        let checked = check(&body, &self.models, &betas(&head.headers))?;
-        let reply = self.scenes.reply(&checked, &self.clock).await;
+        let checked = check(&body, &self.models, &betas)?;
+        let now = self.clock.timestamp();
+        let container = match self.hosting {
+            Some(hosting) => checked.asked.enter(hosting, &self.store, profile, &betas, now)?,
+            None => None,
+        };
+        let mut reply = self.scenes.reply(&checked, &self.clock).await;
+        if let Said::Answer(answer) = &mut reply.said {
+            self.realise(answer, container, exchange.number, now);
+        }
         let Checked { model, is_streamed, .. } = checked;
         exchange.model = model;
         exchange.is_streamed = is_streamed;
         Ok(reply)
+    }
+
+    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer to a request for skills or files.
+    fn hosted_reply(
+        &self,
+        head: &hyper::http::request::Parts,
+        body: &Bytes,
+        profile: Profile,
+        betas: &[String],
+    ) -> Result<Reply, Refusal> {
+        if let Some(fault) = self.hosted_faults.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+            return Ok(fault);
+        }
+        let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let hosted = Hosted {
+            profile,
+            method: &head.method,
+            path: head.uri.path(),
+            query: head.uri.query().unwrap_or_default(),
+            betas,
+            content_type: content_type.unwrap_or_default(),
+            body,
+            now: self.clock.timestamp(),
+        };
+        hosted.answer(&mut self.store())
+    }
+
+    /// Makes the files of an answer, gives names to what it holds, and puts it into its container.
+    fn realise(&self, answer: &mut Answer, container: Option<Value>, number: u64, now: Timestamp) {
+        let mut store = self.store();
+        let files: Vec<(String, String)> = std::mem::take(&mut answer.produced)
+            .into_iter()
+            .map(|Produced { placeholder, name, media_type, content }| {
+                (placeholder, store.add_file(&name, media_type, content, Origin::Tool, now))
+            })
+            .collect();
+        answer.name(&format!("srvtoolu_fake_{number:06}"), &files);
+        match (answer.container_id(), self.hosting) {
+            (None, _) => answer.container = container,
+            // The script names another one, which is there from now on.
+            (Some(id), Some(hosting)) => {
+                store.begin_container(id, hosting.lifetime, now);
+            }
+            (Some(_), None) => {}
+        }
     }
 
     async fn respond(&self, reply: Reply, exchange: Exchange) -> io::Result<Response<Body>> {

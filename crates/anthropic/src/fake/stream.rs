@@ -6,9 +6,11 @@ use std::iter::Peekable;
 use std::slice::Iter;
 
 use bytes::Bytes;
+use conjure_base::ContainerId;
 use conjure_conversation::{Block, BlockKind, ModelEvent, Response, Usage};
 use serde_json::Value;
 
+use super::hosted::{Produced, named};
 use super::refusal::Refusal;
 use crate::fields::{Fields, quoted};
 
@@ -26,6 +28,8 @@ pub(super) struct Answer {
     pub(super) ending: Ending,
     /// What a compaction used that the answer begins with.
     pub(super) compaction: Option<Usage>,
+    /// The files that it makes.
+    pub(super) produced: Vec<Produced>,
 }
 
 /// How a streamed answer ends.
@@ -51,7 +55,20 @@ impl Answer {
     /// An answer of these blocks, each text of it in at most `pieces` pieces.
     pub(super) fn new(response: Response, pieces: usize) -> Self {
         let deltas = deltas(&response.content, pieces);
-        Self { response, container: None, deltas, ending: Ending::Whole, compaction: None }
+        let produced = Vec::new();
+        Self { response, container: None, deltas, ending: Ending::Whole, compaction: None, produced }
+    }
+
+    /// The answer with its names given: of its call, and of its files by their placeholders.
+    pub(super) fn name(&mut self, call: &str, files: &[(String, String)]) {
+        let content = self.response.content.iter().map(|block| named(block, call, files)).collect();
+        self.response.content = content;
+    }
+
+    /// The id of the container that it names.
+    pub(super) fn container_id(&self) -> Option<String> {
+        let of_json = self.container.as_ref().and_then(|container| container["id"].as_str());
+        of_json.or(self.response.container.as_ref().map(ContainerId::as_str)).map(str::to_owned)
     }
 
     /// The body of an answer that is not streamed.

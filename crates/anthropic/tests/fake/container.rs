@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_anthropic::fake::{Captured, FakeMessages, Reply};
+use conjure_anthropic::fake::{Captured, FakeMessages, HostedRun, Reply};
 use conjure_anthropic::{Caching, Client, Config, Messages, Options};
 use conjure_base::{ContainerId, SystemClock, TurnId};
 use conjure_conversation::scripted::{Recorder, ScriptedModel};
@@ -105,6 +105,7 @@ async fn a_whole_answer_brings_it_as_a_streamed_one_does() {
         tools: Arc::new([]),
         messages: vec![Arc::new(Message::user(vec![Block::text("Compute.")]))],
         container: None,
+        hosted: Arc::default(),
     };
     let answer = client(&fake, Options::new("m")).create(&request).await.unwrap();
     assert_eq!(answer.response.container, Some(ContainerId::new(ID)));
@@ -154,4 +155,17 @@ async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
         panic!("another container was expected");
     };
     assert!(error.message.contains("expect.container: `c_2` must be sent; sent was `c_1`"), "{error}");
+}
+
+#[tokio::test]
+async fn one_that_expires_within_an_answer_is_not_named_again() {
+    let turns = [paused(), HostedRun::new("ls").failing("container_expired").into(), says("Again.")];
+    let fake = start(FakeMessages::builder().turns(turns)).await;
+    let model = client(&fake, Options::new("m"));
+    let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+    answered(&mut conversation, &model, "Compute.").await;
+    answered(&mut conversation, &model, "Again.").await;
+    assert_eq!(containers(&fake), [Value::Null, json!(ID), Value::Null]);
+    let requests = fake.requests();
+    assert!(body(&requests[2]).contains("a fresh one takes its place"), "{}", body(&requests[2]));
 }

@@ -46,11 +46,24 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// The interpreter that has the SDK of the beta profile, which is older, if one is named.
+pub(crate) async fn beta_oracle() -> Option<String> {
+    let python = variable("CONJURE_ORACLE_PYTHON_BETA")?;
+    let check = "import anthropic; assert anthropic.__version__ < '1'";
+    let found = command(&python).args(["-c", check]).output().await;
+    assert!(found.is_ok_and(|output| output.status.success()), "`{python}` has no `anthropic==0.97.0`");
+    Some(python)
+}
+
 /// What the SDK makes of it.
 pub(crate) async fn ask(python: &str, what: &str, given: &Value) -> Value {
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py");
+    run(python, &[concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py"), what], given).await
+}
+
+/// What a program prints that is given this.
+pub(crate) async fn run(python: &str, program: &[&str], given: &Value) -> Value {
     let mut child = command(python)
-        .args([program, what])
+        .args(program)
         // Nothing of the machine's own proxies or keys.
         .env_remove("HTTP_PROXY")
         .env_remove("http_proxy")

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure_anthropic::{Client, Options};
-use conjure_conversation::Model;
+use conjure_conversation::{HostedSkill, Model, ModelErrorKind, Request};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -41,6 +41,26 @@ async fn a_limit_in_mid_stream_is_heeded_by_all() {
         assert_eq!(server.requests().len(), if waits { 1 } else { 2 }, "{kind}");
         call(&second).await.unwrap();
     }
+}
+
+/// A call that the service may have acted for is not sent again, but the others wait all the same.
+#[tokio::test]
+async fn a_limit_in_mid_stream_of_a_hosted_call_is_heeded_by_all() {
+    let seen = [start(), json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}})];
+    let server = Server::answers(vec![stream(&sse(&seen)), stream(&saying("Hello"))]).await;
+    let clock = ManualClock::new();
+    let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
+    let [first, second] = [(), ()].map(|()| client.messages(Options::new(MODEL)).unwrap());
+    let hosted = Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..ask("Hi") };
+    let error = drain(first.stream(hosted)).await.1.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown);
+    let has_waited = tokio::select! {
+        biased;
+        answer = call(&second) => answer.map(|_| false).unwrap(),
+        _ = clock.skip_retry_wait() => true,
+    };
+    assert!(has_waited);
+    assert_eq!(server.requests().len(), 1);
 }
 
 /// Forty sessions call at once; the service refuses the first forty requests and asks for ten seconds. Nobody

@@ -73,46 +73,83 @@ for line in sys.stdin:
     print(json.dumps(message.to_dict(mode="json"), ensure_ascii=True))
 "#;
 
+/// A Python that has the SDK of one profile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sdk {
+    /// The variable that names the interpreter.
+    variable: &'static str,
+    /// What it must be able to run.
+    check: &'static str,
+    install: &'static str,
+}
+
+/// Of the current profile.
+pub(crate) const CURRENT: Sdk = Sdk {
+    variable: "CONJURE_ORACLE_PYTHON",
+    check: "import anthropic; assert anthropic.__version__ >= '2'",
+    install: "anthropic==2.11.0",
+};
+
+/// Of the beta profile, which is older.
+pub(crate) const BETA: Sdk = Sdk {
+    variable: "CONJURE_ORACLE_PYTHON_BETA",
+    check: "import anthropic; assert anthropic.__version__ < '1'",
+    install: "anthropic==0.97.0",
+};
+
 /// What the script prints, by lines; nothing where there is no SDK.
-#[expect(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    reason = "the one place of these tests that runs the oracle"
-)]
 async fn python(script: &str, argument: &str, input: String) -> Option<Vec<String>> {
-    let interpreter = std::env::var("CONJURE_ORACLE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let mut found = tokio::process::Command::new(&interpreter);
-    found.args(["-c", "import anthropic; assert anthropic.__version__ >= '2'"]).stderr(Stdio::null());
-    if !found.status().await.is_ok_and(|status| status.success()) {
-        let reason =
-            format!("`{interpreter}` cannot `import anthropic` (2.x): pip install anthropic==2.11.0");
-        assert!(std::env::var("CONJURE_REQUIRE_ORACLES").as_deref() != Ok("1"), "{reason}");
-        eprintln!("SKIPPED: {reason}");
-        return None;
+    CURRENT.run(script, argument, input).await
+}
+
+impl Sdk {
+    /// What the script prints, by lines; nothing where there is no such SDK.
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::print_stderr,
+        reason = "the one place of these tests that runs the oracle"
+    )]
+    pub(crate) async fn run(self, script: &str, argument: &str, input: String) -> Option<Vec<String>> {
+        let interpreter = std::env::var(self.variable).unwrap_or_else(|_| "python3".to_owned());
+        let mut found = tokio::process::Command::new(&interpreter);
+        found.args(["-c", self.check]).stderr(Stdio::null());
+        if !found.status().await.is_ok_and(|status| status.success()) {
+            let reason = format!(
+                "`{interpreter}` has not the SDK that is wanted: pip install {}, and set {}",
+                self.install, self.variable
+            );
+            // The older one is asked for by its own variable only.
+            let is_required = std::env::var("CONJURE_REQUIRE_ORACLES").as_deref() == Ok("1")
+                && (self.variable == CURRENT.variable || std::env::var(self.variable).is_ok());
+            assert!(!is_required, "{reason}");
+            eprintln!("SKIPPED: {reason}");
+            return None;
+        }
+        let mut child = tokio::process::Command::new(&interpreter)
+            .args(["-c", script, argument])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .env_remove("HTTP_PROXY")
+            .env_remove("HTTPS_PROXY")
+            .env_remove("ALL_PROXY")
+            .env("NO_PROXY", "*")
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let (written, output) = tokio::join!(
+            async move {
+                let written = stdin.write_all(input.as_bytes()).await;
+                drop(stdin);
+                written
+            },
+            child.wait_with_output()
+        );
+        let output = output.unwrap();
+        assert!(output.status.success() && written.is_ok(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
     }
-    let mut child = tokio::process::Command::new(&interpreter)
-        .args(["-c", script, argument])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .env_remove("HTTP_PROXY")
-        .env_remove("HTTPS_PROXY")
-        .env_remove("ALL_PROXY")
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let (written, output) = tokio::join!(
-        async move {
-            let written = stdin.write_all(input.as_bytes()).await;
-            drop(stdin);
-            written
-        },
-        child.wait_with_output()
-    );
-    let output = output.unwrap();
-    assert!(output.status.success() && written.is_ok(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
 fn parsed(json: &str) -> Block {

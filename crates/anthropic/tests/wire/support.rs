@@ -49,6 +49,7 @@ pub(crate) fn ask(text: &str) -> Request {
         tools: Arc::new([]),
         messages: vec![Arc::new(Message::user(vec![Block::text(text)]))],
         container: None,
+        hosted: Arc::default(),
     }
 }
 

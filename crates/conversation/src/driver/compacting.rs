@@ -4,16 +4,17 @@
 //! the user adds meanwhile is recorded. Whatever goes wrong with it, the turn goes on with the history as it is.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, Either, select};
 use futures_util::{FutureExt, StreamExt};
 use tracing::Instrument;
 
-use super::{DriveError, Driver};
+use super::{DriveError, Driver, crashed};
 use crate::command::CommandKind;
 use crate::compose::Composer;
 use crate::machine::{Step, next};
-use crate::model::{ModelError, ModelErrorKind, Request};
+use crate::model::{ModelError, Request};
 use crate::standing::Standing;
 use crate::summary::{SUMMARY_PROMPT, Summary, ask};
 
@@ -75,7 +76,9 @@ impl Driver<'_> {
             instructions: composition.instructions,
             tools: composition.tools,
             messages: state.messages().iter().take(replaced).cloned().collect(),
-            container: state.container().cloned(),
+            // A summary is written without them: it is to do nothing else.
+            container: None,
+            hosted: Arc::default(),
         };
         let summarizer = self.compaction.as_ref().and_then(|compaction| compaction.summarizer.clone());
         let model = self.rim.model;
@@ -108,8 +111,4 @@ impl Driver<'_> {
 
 fn preserved(composer: &dyn Composer, standing: &Standing) -> Option<String> {
     if standing.active_skills().is_empty() { None } else { composer.preserved(standing) }
-}
-
-fn crashed(message: &str) -> ModelError {
-    ModelError::new(ModelErrorKind::Protocol, message)
 }

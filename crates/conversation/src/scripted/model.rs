@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conjure_base::{Clock, SystemClock};
 use futures_util::stream::{self, StreamExt as _};
 
+use crate::hosted::Hosting;
 use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request};
 
 use super::error::ScriptError;
@@ -167,5 +168,10 @@ impl ScriptedModel {
 impl Model for ScriptedModel {
     fn stream(&self, request: Request) -> ModelStream {
         Box::pin(stream::once(self.clone().answer(request)).flat_map(stream::iter))
+    }
+
+    /// A script may play any service.
+    fn hosting(&self) -> Hosting {
+        Hosting::Skills
     }
 }

@@ -18,7 +18,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::content::Block;
-use crate::model::{Model, ModelError, ModelEvent, ModelStream, Request, Response};
+use crate::hosted::Hosting;
+use crate::model::{CallEffects, Model, ModelError, ModelEvent, ModelStream, Request, Response};
 use crate::stop::StopReason;
 use crate::usage::Usage;
 
@@ -110,6 +111,14 @@ impl<M: Model> Model for Recorder<M> {
             recording: Arc::clone(&self.recording),
             call: None,
         })
+    }
+
+    fn hosting(&self) -> Hosting {
+        self.model.hosting()
+    }
+
+    fn effects(&self, request: &Request) -> CallEffects {
+        self.model.effects(request)
     }
 }
 

@@ -6,11 +6,12 @@ use conjure_base::{ContainerId, Digest};
 use serde::Serialize;
 
 use crate::content::BlockKind;
+use crate::hosted::HostedSkill;
 use crate::message::{Message, Role};
 use crate::model::Request;
 use crate::tool::ToolDefinition;
 
-/// The digest of what a request sends: instructions, tools, messages and container, in one canonical JSON text. Which turn
+/// The digest of what a request sends: instructions, tools, messages, container and hosted skills, in one canonical JSON text. Which turn
 /// and call it belongs to is left out, so that two runs of the same conversation have equal digests.
 #[must_use]
 pub fn request_digest(request: &Request) -> Digest {
@@ -21,12 +22,15 @@ pub fn request_digest(request: &Request) -> Digest {
         messages: Vec<&'r Message>,
         #[serde(skip_serializing_if = "Option::is_none")]
         container: Option<&'r ContainerId>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        hosted: &'r [HostedSkill],
     }
     let body = Body {
         instructions: &request.instructions,
         tools: &request.tools,
         messages: request.messages.iter().map(AsRef::as_ref).collect(),
         container: request.container.as_ref(),
+        hosted: &request.hosted,
     };
     #[expect(clippy::expect_used, reason = "texts, values and raw JSON always serialise")]
     let bytes = serde_json::to_vec(&body).expect("a request serialises");

@@ -413,14 +413,16 @@ fn error_kind(name: &str) -> Result<ModelErrorKind, String> {
         ("protocol", _) => ModelErrorKind::Protocol,
         ("timeout", _) => ModelErrorKind::Timeout,
         ("overloaded", _) => ModelErrorKind::Overloaded,
+        ("container_gone", _) => ModelErrorKind::ContainerGone,
         ("script", _) => ModelErrorKind::Script,
+        ("outcome_unknown", _) => ModelErrorKind::OutcomeUnknown,
         ("tenant_tokens", _) => ModelErrorKind::Exhausted(Limit::TenantTokens),
         ("tenant_cost", _) => ModelErrorKind::Exhausted(Limit::TenantCost),
         (_, ApiErrorKind::Unknown(_)) => {
             return Err(format!(
                 "`{name}` is not a type of error; use one of the service (`overloaded_error`, \
                  `rate_limit_error`, `invalid_request_error`, …), or `connection`, `truncated`, `protocol`, \
-                 `timeout`, `overloaded`, `script`, `tenant_tokens`, `tenant_cost`, or `{UNKNOWN}NAME`"
+                 `timeout`, `overloaded`, `container_gone`, `script`, `outcome_unknown`, `tenant_tokens`, `tenant_cost`, or `{UNKNOWN}NAME`"
             ));
         }
         (_, known) => ModelErrorKind::Api(known),
@@ -435,7 +437,9 @@ pub(super) fn error_type(kind: &ModelErrorKind) -> String {
         ModelErrorKind::Protocol => "protocol".to_owned(),
         ModelErrorKind::Timeout => "timeout".to_owned(),
         ModelErrorKind::Overloaded => "overloaded".to_owned(),
+        ModelErrorKind::ContainerGone => "container_gone".to_owned(),
         ModelErrorKind::Script => "script".to_owned(),
+        ModelErrorKind::OutcomeUnknown => "outcome_unknown".to_owned(),
         ModelErrorKind::Exhausted(Limit::TenantCost) => "tenant_cost".to_owned(),
         ModelErrorKind::Exhausted(_) => "tenant_tokens".to_owned(),
         ModelErrorKind::Api(ApiErrorKind::Unknown(name)) => format!("{UNKNOWN}{name}"),

@@ -468,3 +468,26 @@ async fn a_summariser_that_is_always_too_slow_is_given_up_after_two_turns() {
         abandoned.iter().filter(|event| matches!(event.kind, EventKind::CompactionAbandoned { .. }));
     assert_eq!(abandoned.count(), 2, "each has its end");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_is_written_in_no_container() {
+    let world = World::new(FakeModel::answering(|request| {
+        let input_tokens = counted(&request.messages);
+        let said = match (is_summary(request), request.call) {
+            (true, _) => text("<summary>In short.</summary>"),
+            (false, 1..=23) => calls(&[("bash", &format!("call-{}-{}", request.call, "x".repeat(200)))]),
+            (false, _) => text("done"),
+        };
+        let usage = Usage { input_tokens, output_tokens: 5, ..Usage::default() };
+        Response { usage, container: Some(conjure_base::ContainerId::new("c_1")), ..said }
+    }));
+    let mut conversation = world.load().await;
+    conversation.submit(start("first")).await.unwrap();
+    let policy = CompactionPolicy::at(5_000).keeping(4);
+    assert_eq!(world.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
+    let requests = world.model.requests.lock().unwrap().clone();
+    assert!(requests.iter().any(is_summary));
+    for request in &requests[1..] {
+        assert_eq!(request.container.is_none(), is_summary(request));
+    }
+}

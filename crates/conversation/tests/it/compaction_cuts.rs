@@ -7,7 +7,7 @@ use conjure_conversation::{
     decide, pairing,
 };
 
-use crate::support::{answer, outline, start, tool_use};
+use crate::support::{answer, outline, start, start_call, tool_use};
 
 const POLICY: CompactionPolicy = CompactionPolicy::at(100).keeping(1);
 
@@ -20,7 +20,7 @@ fn submit(state: &mut State, kind: CommandKind) -> Result<(), Rejection> {
 
 /// An answer of the model's, whose request was as long as makes a compaction due.
 fn hear(state: &mut State, response: Response) {
-    submit(state, CommandKind::StartModelCall).unwrap();
+    submit(state, start_call()).unwrap();
     let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
     let usage = Usage { input_tokens: 100, ..Usage::default() };
     let response = Box::new(Response { usage, ..response });
@@ -141,7 +141,7 @@ fn a_block_that_was_replaced_is_known_where_it_stands_now() {
     let mut state = talked(4);
     submit(&mut state, start("last")).unwrap();
     let reject = |state: &mut State, message: usize| {
-        submit(state, CommandKind::StartModelCall).unwrap();
+        submit(state, start_call()).unwrap();
         let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
         let error = ModelError::new(ModelErrorKind::Api(ApiErrorKind::InvalidRequest), "no");
         let rejected =

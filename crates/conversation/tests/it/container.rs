@@ -1,12 +1,14 @@
-//! The container of the model's service: named again in every later request (A5), and forgotten when it is refused.
+//! The container of the model's service: named again in every later request (A5), and another one asked for when it is refused.
 
-use conjure_base::ContainerId;
+use conjure_base::{ContainerId, Digest, Timestamp};
 use conjure_conversation::{
-    ApiErrorKind, Block, CommandKind, Composition, Event, LoopOptions, Message, ModelError, ModelErrorKind,
-    ModelEvent, Response, State, StopReason, TurnOutcome, TurnStop, apply, run_loop,
+    ApiErrorKind, Artifact, ArtifactContent, ArtifactSource, Block, CallEffects, Command, CommandKind,
+    Composition, Event, Limits, LoopOptions, Message, ModelError, ModelErrorKind, ModelEvent, Rejection,
+    Response, State, StopReason, TurnOptions, TurnOutcome, TurnStop, UploadedArtifact, apply, decide,
+    run_loop, session_events,
 };
 
-use crate::support::{FakeModel, World, answer, start, text};
+use crate::support::{FakeModel, World, answer, outline, start, start_call, start_call_with, text};
 
 fn within(container: &str, response: Response) -> Response {
     Response { container: Some(ContainerId::new(container)), ..response }
@@ -52,24 +54,72 @@ async fn a_container_is_named_after_a_pause_in_the_next_turn_and_after_a_replay(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_is_gone_fails_one_turn_and_no_more() {
+async fn a_container_that_is_gone_is_replaced_within_the_turn_and_the_model_is_told() {
     let world = World::new(FakeModel::events(|request| {
         let finished = |response| vec![Ok(ModelEvent::Finished(Box::new(response)))];
         let error = |kind, text: &str| vec![Err(ModelError::new(ModelErrorKind::Api(kind), text))];
         match request.turn.number() {
             1 => finished(within("c_1", text("made"))),
             2 => error(ApiErrorKind::Overloaded, "the container c_1 is not to blame"),
-            3 => error(ApiErrorKind::InvalidRequest, "container: c_1 has expired"),
-            _ => finished(text("fresh")),
+            _ if request.container.is_some() => {
+                vec![Err(ModelError::new(ModelErrorKind::ContainerGone, "c_1 has expired"))]
+            }
+            _ => finished(within("c_2", text("fresh"))),
         }
     }));
     let mut conversation = world.load().await;
-    for words in ["one", "two", "three", "four"] {
+    for words in ["one", "two", "three"] {
         let outcome = world.turn(&mut conversation, start(words)).await;
         let failed = matches!(outcome, TurnOutcome::Finished(TurnStop::ModelFailed(_)));
-        assert_eq!(failed, ["two", "three"].contains(&words), "{words}: {outcome:?}");
+        assert_eq!(failed, words == "two", "{words}: {outcome:?}");
     }
     assert_eq!(named(&world), [None, some("c_1"), some("c_1"), None]);
+    let told: Vec<String> = conversation.state().messages().iter().map(|message| message.text()).collect();
+    assert!(
+        told.iter().any(|text| text.contains("has expired, and a fresh one takes its place")),
+        "{told:?}"
+    );
+    assert_eq!(conversation.state().container(), Some(&ContainerId::new("c_2")));
+    let session = conjure_base::SessionId::from_bits(1);
+    let events = world.ledger.0.events();
+    let lost = events.iter().flat_map(|event| session_events(session, 0, event));
+    let lost = lost.filter(|event| event.to_line().contains(r#""type":"session.container_lost""#)).count();
+    assert_eq!(lost, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_gone_in_a_pause_does_not_leave_the_pause() {
+    let pause = || answer(vec![Block::text("hm")], StopReason::PauseTurn);
+    let world = World::new(FakeModel::events(move |request| {
+        let finished = |response| vec![Ok(ModelEvent::Finished(Box::new(response)))];
+        match (request.call, &request.container) {
+            (1, _) => finished(within("c_1", pause())),
+            (_, Some(_)) => {
+                vec![Err(ModelError::new(ModelErrorKind::ContainerGone, "c_1 does not exist"))]
+            }
+            _ => finished(text("again")),
+        }
+    }));
+    let mut conversation = world.load().await;
+    let outcome = world.turn(&mut conversation, start("go")).await;
+    assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{outcome:?}");
+    let last = world.model.requests.lock().unwrap().last().unwrap().messages.clone();
+    assert_eq!(last.len(), 3, "the user's, what was paused, what the model is told");
+    assert!(last[2].text().contains("has expired"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_finds_such_a_call_says_how_the_turn_ended() {
+    let world = World::new(FakeModel::answering(|_| within("c_1", text("done"))));
+    let mut conversation = world.load().await;
+    world.turn(&mut conversation, start("one")).await;
+    conversation.submit(start("two")).await.unwrap();
+    conversation.submit(start_call_with(CallEffects::Possible)).await.unwrap();
+    let mut conversation = world.load().await;
+    let outcome = world.drive(&mut conversation, TurnOptions::default()).await;
+    let Ok(TurnOutcome::Finished(TurnStop::ModelFailed(error))) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown);
+    assert_eq!(named(&world).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,4 +141,193 @@ async fn a_history_from_elsewhere_brings_its_container() {
     let import = |container| CommandKind::Import { messages: Vec::new(), container };
     conversation.submit(import(container)).await.unwrap();
     assert!(conversation.submit(import(None)).await.is_err());
+}
+
+#[test]
+fn an_artifact_is_given_to_the_service_once_and_again_to_a_fresh_container() {
+    let mut state = State::default();
+    let act = |state: &mut State, kind| -> Result<(), Rejection> {
+        for event in decide(state, Command { at: Timestamp::default(), kind })? {
+            let written = serde_json::to_string(&event).unwrap();
+            apply(state, &serde_json::from_str::<Event>(&written).unwrap());
+        }
+        Ok(())
+    };
+    let register = |bytes: &[u8]| {
+        let content = ArtifactContent { digest: Digest::of(bytes), size: bytes.len() as u64 };
+        let artifact =
+            Artifact::new("sales".parse().unwrap(), ArtifactSource::Content, "text/csv", Some(content));
+        CommandKind::RegisterArtifact { artifact: Box::new(artifact) }
+    };
+    let upload = |bytes: &[u8], id: &str| {
+        let block = Block::from_json(format!(r#"{{"type":"container_upload","file_id":"{id}"}}"#)).unwrap();
+        let uploaded = UploadedArtifact { name: "sales".parse().unwrap(), digest: Digest::of(bytes), block };
+        CommandKind::AttachUpload { uploaded: Box::new(uploaded) }
+    };
+    act(&mut state, register(b"a")).unwrap();
+    assert!(act(&mut state, upload(b"a", "file_1")).is_err(), "no turn runs");
+    act(&mut state, start("add them up")).unwrap();
+    assert_eq!(state.uploads_due().count(), 1);
+    act(&mut state, upload(b"a", "file_1")).unwrap();
+    assert_eq!(state.uploads_due().count(), 0);
+    assert!(act(&mut state, upload(b"a", "file_2")).is_err(), "it has it");
+    assert_eq!(outline(state.messages()).len(), 1, "it stands with the user's words");
+    assert!(state.messages()[0].content[1].json().contains("file_1"));
+    act(&mut state, start_call()).unwrap();
+    assert!(act(&mut state, upload(b"a", "file_2")).is_err(), "the model is being called");
+    let response = Box::new(within("c_1", text("done")));
+    act(&mut state, CommandKind::AcceptAnswer { turn: conjure_base::TurnId::FIRST, call: 1, response })
+        .unwrap();
+
+    // A fresh container is given it again; other bytes under its name are another file.
+    act(&mut state, start("more")).unwrap();
+    act(&mut state, start_call()).unwrap();
+    let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+    let error = ModelError::new(ModelErrorKind::ContainerGone, "it has expired");
+    act(&mut state, CommandKind::FailModelCall { turn, call, error }).unwrap();
+    let last = state.messages().last().unwrap();
+    assert!(last.content.iter().any(|block| block.json().contains("file_1")), "{last:?}");
+    act(&mut state, CommandKind::UnregisterArtifact { name: "sales".parse().unwrap() }).unwrap();
+    act(&mut state, register(b"b")).unwrap();
+    assert_eq!(state.uploads_due().count(), 1);
+    act(&mut state, upload(b"b", "file_2")).unwrap();
+    assert_eq!(state.uploads_due().count(), 0);
+}
+
+fn block(json: &str) -> Block {
+    Block::from_json(json).unwrap()
+}
+
+/// A call of the service's own tools, and the result that its container has expired.
+fn expired() -> Vec<Block> {
+    vec![
+        block(r#"{"type":"server_tool_use","id":"s1","name":"bash_code_execution","input":{}}"#),
+        block(
+            r#"{"type":"bash_code_execution_tool_result","tool_use_id":"s1","content":{"type":"bash_code_execution_tool_result_error","error_code":"container_expired"}}"#,
+        ),
+    ]
+}
+
+/// Texts and other blocks of all messages, as one text.
+fn written(messages: &[std::sync::Arc<Message>]) -> String {
+    serde_json::to_string(messages).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_expired_within_an_answer_is_not_named_again() {
+    for stop in [StopReason::EndTurn, StopReason::PauseTurn, StopReason::ToolUse] {
+        let ends = stop == StopReason::EndTurn;
+        let world =
+            World::new(FakeModel::answering(move |request| match (request.turn.number(), request.call) {
+                (1, 1) => within("c_1", text("made")),
+                (2, 1) => {
+                    let mut content = expired();
+                    if stop == StopReason::ToolUse {
+                        content.push(block(r#"{"type":"tool_use","id":"t1","name":"look","input":{}}"#));
+                    }
+                    within("c_1", answer(content, stop.clone()))
+                }
+                _ => within("c_2", text("again")),
+            }));
+        let mut conversation = world.load().await;
+        for words in ["one", "two", "three"] {
+            world.turn(&mut conversation, start(words)).await;
+        }
+        let expected: &[Option<String>] =
+            if ends { &[None, some("c_1"), None] } else { &[None, some("c_1"), None, some("c_2")] };
+        assert_eq!(named(&world), expected);
+        let requests: Vec<String> =
+            world.model.requests.lock().unwrap().iter().map(|request| written(&request.messages)).collect();
+        let told = |request: &String| request.contains("a fresh one takes its place");
+        assert_eq!(requests.iter().map(told).collect::<Vec<_>>()[..3], [false, false, true], "{requests:?}");
+        let replayed = world.load().await;
+        assert_eq!(replayed.state(), conversation.state());
+    }
+}
+
+const PENDING: &str = r#"{"type":"server_tool_use","id":"s1","name":"bash_code_execution","input":{}}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_container_leaves_no_call_of_the_service_without_a_result() {
+    let world = World::new(FakeModel::events(move |request| {
+        let finished = |response| vec![Ok(ModelEvent::Finished(Box::new(response)))];
+        match (request.call, &request.container) {
+            (1, _) => finished(within(
+                "c_1",
+                answer(vec![Block::text("hm"), block(PENDING)], StopReason::PauseTurn),
+            )),
+            (_, Some(_)) => vec![Err(ModelError::new(ModelErrorKind::ContainerGone, "c_1 does not exist"))],
+            _ => finished(text("again")),
+        }
+    }));
+    let mut conversation = world.load().await;
+    world.turn(&mut conversation, start("go")).await;
+    let requests = world.model.requests.lock().unwrap();
+    assert!(written(&requests[1].messages).contains("server_tool_use"), "it was resumed as it was");
+    let last = written(&requests[2].messages);
+    assert!(!last.contains("server_tool_use") && last.contains("its container expired"), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_behind_a_pause_leave_no_call_of_the_service_without_a_result() {
+    let world = World::new(FakeModel::answering(|request| match request.turn.number() {
+        1 => within("c_1", answer(vec![block(PENDING)], StopReason::PauseTurn)),
+        _ => text("done"),
+    }));
+    let mut conversation = world.load().await;
+    let limits = Limits { pauses: 0, ..Limits::default() };
+    let input = vec![Block::text("go")];
+    let outcome = world.turn(&mut conversation, CommandKind::StartTurn { input, limits }).await;
+    assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Limit(_))), "{outcome:?}");
+    world.turn(&mut conversation, start("never mind")).await;
+    let last = written(&world.model.requests.lock().unwrap().last().unwrap().messages);
+    assert!(!last.contains("server_tool_use") && last.contains("what came of it is not known"), "{last}");
+}
+
+/// What was sent before it stays as it was, so that the service finds it in its cache.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_cut_before_its_first_word_leaves_the_one_before_as_it_was() {
+    let world = World::new(FakeModel::answering(|request| match request.turn.number() {
+        1 => within("c_1", answer(vec![block(PENDING)], StopReason::EndTurn)),
+        2 => answer(Vec::new(), StopReason::MaxTokens),
+        _ => text("done"),
+    }));
+    let mut conversation = world.load().await;
+    for words in ["one", "two", "three"] {
+        world.turn(&mut conversation, start(words)).await;
+    }
+    let requests = world.model.requests.lock().unwrap();
+    assert_eq!(requests[2].messages[..2], requests[1].messages[..2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_the_service_has_no_more_is_left_out_and_given_again() {
+    let world = World::new(FakeModel::events(|request| {
+        if written(&request.messages).contains(r#""file_id":"file_1""#) && request.turn.number() > 1 {
+            let kind = ModelErrorKind::Api(ApiErrorKind::NotFound);
+            return vec![Err(ModelError::new(kind, "the service answered 404: File not found: file_1"))];
+        }
+        vec![Ok(ModelEvent::Finished(Box::new(text("done"))))]
+    }));
+    let mut conversation = world.load().await;
+    let content = ArtifactContent { digest: Digest::of(b"a"), size: 1 };
+    let artifact =
+        Artifact::new("sales".parse().unwrap(), ArtifactSource::Content, "text/csv", Some(content));
+    conversation.submit(CommandKind::RegisterArtifact { artifact: Box::new(artifact) }).await.unwrap();
+    conversation.submit(start("one")).await.unwrap();
+    let upload = |bytes: &[u8]| UploadedArtifact {
+        name: "sales".parse().unwrap(),
+        digest: Digest::of(bytes),
+        block: block(r#"{"type":"container_upload","file_id":"file_1"}"#),
+    };
+    let attach = |uploaded| CommandKind::AttachUpload { uploaded: Box::new(uploaded) };
+    assert!(conversation.submit(attach(upload(b"b"))).await.is_err(), "it is not what is due");
+    conversation.submit(attach(upload(b"a"))).await.unwrap();
+    world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    assert_eq!(conversation.state().uploads_due().count(), 0);
+
+    let outcome = world.turn(&mut conversation, start("two")).await;
+    assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{outcome:?}");
+    assert_eq!(conversation.state().uploads_due().count(), 1);
+    assert!(!written(conversation.state().messages()).contains("container_upload"));
 }

@@ -2,9 +2,9 @@
 
 use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    Activation, ApiErrorKind, Block, BlockKind, Command, CommandKind, CompactionError, Decision, Event,
-    EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill, Profile,
-    ResultContent, State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply,
+    Activation, ApiErrorKind, Block, BlockKind, CallEffects, Command, CommandKind, CompactionError, Decision,
+    Event, EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill,
+    Profile, ResultContent, State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply,
     conversation_complete, decide, extract_tool_uses, format_tool_results_message, parse_response,
 };
 
@@ -125,12 +125,13 @@ fn every_kind() -> Vec<Event> {
             limits: Limits::default(),
             queued: None,
         },
-        EventKind::ModelCallStarted { turn, call: 1 },
+        // Nor was it said what calls may do.
+        EventKind::ModelCallStarted { turn, call: 1, effects: None },
         EventKind::ModelCallFailed { turn, call: 1, error: error.clone() },
         EventKind::BlockReplaced { message: 0, block: 0, replacement: Block::text("gone") },
-        EventKind::ModelCallStarted { turn, call: 2 },
+        EventKind::ModelCallStarted { turn, call: 2, effects: None },
         EventKind::ModelCallAbandoned { turn, call: 2 },
-        EventKind::ModelCallStarted { turn, call: 3 },
+        EventKind::ModelCallStarted { turn, call: 3, effects: None },
         EventKind::ModelAnswered { turn, call: 3, response: Box::new(response) },
         EventKind::ApprovalRequested { call: call("a"), reason: "sure?".to_owned() },
         EventKind::ApprovalRequested { call: call("b"), reason: "sure?".to_owned() },
@@ -316,6 +317,18 @@ fn compactions_load_and_are_still_written_so() {
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
     check_golden(include_str!("../golden/events-v1-compactions.jsonl"), &expected);
+}
+
+/// What a call of format 1 says of its effects. The same holds for this file.
+#[test]
+fn effects_of_calls_load_and_are_still_written_so() {
+    let kinds = [CallEffects::None, CallEffects::Possible].map(|effects| EventKind::ModelCallStarted {
+        turn: TurnId::FIRST,
+        call: 1,
+        effects: Some(effects),
+    });
+    let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
+    check_golden(include_str!("../golden/events-v1-effects.jsonl"), &expected);
 }
 
 fn check_golden(golden: &str, expected: &[Event]) {

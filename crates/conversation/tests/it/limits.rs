@@ -8,7 +8,7 @@ use conjure_conversation::{
     ToolOutcome, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
 };
 
-use crate::support::{FakeModel, World, answer, calls, id, start, start_within, text, tool_use};
+use crate::support::{FakeModel, World, answer, calls, id, start, start_call, start_within, text, tool_use};
 
 /// A model that calls another tool with another id in every answer.
 fn restless(name: &'static str) -> FakeModel {
@@ -141,7 +141,7 @@ impl Timed {
 fn the_wall_clock_stands_still_while_nothing_works() {
     let mut turn = Timed::default();
     turn.at(0, start("go"));
-    turn.at(0, CommandKind::StartModelCall);
+    turn.at(0, start_call());
     assert_eq!(turn.minutes(10), 10);
     turn.answer(10, calls(&[("bash", "a"), ("bash", "b")]));
     // A person decides after a night.
@@ -156,14 +156,14 @@ fn the_wall_clock_stands_still_while_nothing_works() {
     assert_eq!(turn.minutes(9_001), 15);
     turn.run(9_002, "b", 20);
     // And in a call of the model, and before one.
-    turn.at(9_100, CommandKind::StartModelCall);
+    turn.at(9_100, start_call());
     turn.at(20_000, CommandKind::Recover);
     turn.at(20_000, CommandKind::Recover);
-    turn.at(30_000, CommandKind::StartModelCall);
+    turn.at(30_000, start_call());
     assert_eq!((turn.minutes(30_000), turn.minutes(30_010)), (35, 45));
     turn.answer(30_025, calls(&[("bash", "c")]));
     turn.run(30_025, "c", 1);
-    turn.at(30_026, CommandKind::StartModelCall);
+    turn.at(30_026, start_call());
     let stopped = &turn.0.last_turn().unwrap().stop;
     assert_eq!(*stopped, TurnStop::Limit(Limit::WallClock), "an hour of work is over");
 }

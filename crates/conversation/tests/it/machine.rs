@@ -7,7 +7,7 @@ use conjure_conversation::{
     ToolOutcome, ToolResult, TurnStop, apply, decide, next, pairing,
 };
 
-use crate::support::{answer, calls, id, outline, start, text, tool_use};
+use crate::support::{answer, calls, id, outline, start, start_call, text, tool_use};
 
 /// Decides and applies; panics when the machine refuses.
 fn ok(state: &mut State, kind: CommandKind) {
@@ -21,7 +21,7 @@ fn refused(state: &State, kind: CommandKind) -> Rejection {
 }
 
 fn answered(state: &mut State, response: Response) {
-    ok(state, CommandKind::StartModelCall);
+    ok(state, start_call());
     let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
     ok(state, CommandKind::AcceptAnswer { turn, call, response: Box::new(response) });
 }
@@ -76,9 +76,9 @@ fn a_second_or_unknown_outcome_is_dropped() {
 #[test]
 fn an_answer_of_another_call_is_dropped() {
     let mut state = begun();
-    ok(&mut state, CommandKind::StartModelCall);
+    ok(&mut state, start_call());
     ok(&mut state, CommandKind::Recover);
-    ok(&mut state, CommandKind::StartModelCall);
+    ok(&mut state, start_call());
     let late = CommandKind::AcceptAnswer { turn: TurnId::FIRST, call: 1, response: Box::new(text("late")) };
     assert_eq!(refused(&state, late), Rejection::StaleModelCall);
 }
@@ -146,7 +146,7 @@ fn a_paused_answer_with_calls_of_ours_runs_them() {
 #[test]
 fn what_the_user_adds_to_a_whole_answer_is_answered_in_the_same_turn() {
     let mut state = begun();
-    ok(&mut state, CommandKind::StartModelCall);
+    ok(&mut state, start_call());
     steer(&mut state, "also this");
     let response = Box::new(text("done"));
     ok(&mut state, CommandKind::AcceptAnswer { turn: TurnId::FIRST, call: 1, response });
@@ -157,7 +157,7 @@ fn what_the_user_adds_to_a_whole_answer_is_answered_in_the_same_turn() {
 #[test]
 fn without_an_answer_the_next_words_join_the_last_message() {
     let mut state = begun();
-    ok(&mut state, CommandKind::StartModelCall);
+    ok(&mut state, start_call());
     let error = ModelError::new(ModelErrorKind::Connection, "gone");
     ok(&mut state, CommandKind::FailModelCall { turn: TurnId::FIRST, call: 1, error: error.clone() });
     assert_eq!(state.last_turn().map(|last| &last.stop), Some(&TurnStop::ModelFailed(error)));
@@ -257,7 +257,7 @@ fn a_refused_block_is_replaced_once_and_a_result_stays_a_result() {
         block,
     };
     for (message, block) in [(2, 0), (0, 0)] {
-        ok(&mut state, CommandKind::StartModelCall);
+        ok(&mut state, start_call());
         let command = reject(&state, message, block);
         ok(&mut state, command);
         assert_eq!(next(&state), Step::CallModel);
@@ -266,7 +266,7 @@ fn a_refused_block_is_replaced_once_and_a_result_stays_a_result() {
     let expected =
         [format!("user: {left_out}"), "assistant: bash(a)".to_owned(), format!("user: a!{left_out}")];
     assert_eq!(outline(state.messages()), expected);
-    ok(&mut state, CommandKind::StartModelCall);
+    ok(&mut state, start_call());
     for (message, block) in [(2, 0), (1, 0), (9, 9)] {
         let refusal = refused(&state, reject(&state, message, block));
         assert_eq!(refusal, Rejection::NotReplaceable { message, block });

@@ -1,6 +1,8 @@
 //! The behaviour of the conversation room through its public API.
 
 #[cfg(test)]
+mod artifacts;
+#[cfg(test)]
 mod cancellation;
 #[cfg(test)]
 mod compaction;
@@ -13,7 +15,11 @@ mod container;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod effects;
+#[cfg(test)]
 mod format;
+#[cfg(test)]
+mod hosted_crash;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]

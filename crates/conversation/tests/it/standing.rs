@@ -6,7 +6,7 @@ use conjure_conversation::{
     ToolOutcome, ToolResult, apply, decide, session_events,
 };
 
-use crate::support::{calls, id, start};
+use crate::support::{calls, id, start, start_call};
 
 /// A machine without a driver, and what it recorded.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Bed {
     }
 
     fn call(&mut self, ids: &[&str]) {
-        self.submit(CommandKind::StartModelCall).unwrap();
+        self.submit(start_call()).unwrap();
         let (turn, call) = self.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
         let named: Vec<(&str, &str)> = ids.iter().map(|id| ("load", *id)).collect();
         let response = Box::new(calls(&named));

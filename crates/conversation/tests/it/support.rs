@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use conjure_base::{CallId, Clock as _, SystemClock};
 use conjure_conversation::{
-    Access, Authorization, Block, CallContext, CallTraits, CommandKind, Composition, Conversation, Event,
-    Ledger, LedgerError, Limits, MemoryLedger, Message, Model, ModelError, ModelEvent, ModelStream, Observer,
-    Post, PostKind, Receipt, Request, Response, Rim, Standing, StopReason, ToolCall, ToolResult, ToolRunner,
-    TurnOptions, TurnOutcome, Usage, pairing, run_turn,
+    Access, Authorization, Block, CallContext, CallEffects, CallTraits, CommandKind, Composition,
+    Conversation, Event, Ledger, LedgerError, Limits, MemoryLedger, Message, Model, ModelError, ModelEvent,
+    ModelStream, Observer, Post, PostKind, Receipt, Request, Response, Rim, Standing, StopReason, ToolCall,
+    ToolResult, ToolRunner, TurnOptions, TurnOutcome, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -63,6 +63,8 @@ type Answers = dyn Fn(&Request) -> Vec<Result<ModelEvent, ModelError>> + Send + 
 #[derive(Clone)]
 pub(crate) struct FakeModel {
     answers: Arc<Answers>,
+    /// What it says of every call; none: it says nothing.
+    effects: Option<CallEffects>,
     pub(crate) requests: Arc<Mutex<Vec<Request>>>,
 }
 
@@ -70,7 +72,7 @@ impl FakeModel {
     pub(crate) fn events(
         answers: impl Fn(&Request) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync + 'static,
     ) -> Self {
-        Self { answers: Arc::new(answers), requests: Arc::default() }
+        Self { answers: Arc::new(answers), effects: None, requests: Arc::default() }
     }
 
     /// One whole answer for each request.
@@ -84,6 +86,11 @@ impl FakeModel {
     /// One answer for each model call of a turn, the last one for all further calls.
     pub(crate) fn in_turn(answers: Vec<Response>) -> Self {
         Self::answering(move |request| answers[(request.call as usize - 1).min(answers.len() - 1)].clone())
+    }
+
+    /// The same, whose service acts by what its client is configured with.
+    pub(crate) fn acting(self) -> Self {
+        Self { effects: Some(CallEffects::Possible), ..self }
     }
 
     pub(crate) fn request_count(&self) -> usize {
@@ -110,6 +117,10 @@ impl Model for FakeModel {
                 event
             })
             .boxed()
+    }
+
+    fn effects(&self, request: &Request) -> CallEffects {
+        self.effects.unwrap_or_else(|| request.effects())
     }
 }
 
@@ -219,6 +230,15 @@ pub(crate) fn start(words: &str) -> CommandKind {
     start_within(words, Limits::default())
 }
 
+/// The model is about to be called, and only answers.
+pub(crate) const fn start_call() -> CommandKind {
+    start_call_with(CallEffects::None)
+}
+
+pub(crate) const fn start_call_with(effects: CallEffects) -> CommandKind {
+    CommandKind::StartModelCall { effects }
+}
+
 pub(crate) fn start_within(words: &str, limits: Limits) -> CommandKind {
     CommandKind::StartTurn { input: vec![Block::text(words)], limits }
 }
@@ -274,8 +294,18 @@ impl World {
         conversation: &mut Conversation,
         options: TurnOptions<'_>,
     ) -> Result<TurnOutcome, conjure_conversation::DriveError> {
+        self.drive_model(&self.model, conversation, options).await
+    }
+
+    /// The same with another model.
+    pub(crate) async fn drive_model(
+        &self,
+        model: &dyn Model,
+        conversation: &mut Conversation,
+        options: TurnOptions<'_>,
+    ) -> Result<TurnOutcome, conjure_conversation::DriveError> {
         let composer = Composition::default();
-        let rim = Rim { model: &self.model, composer: &composer, tools: &self.tools };
+        let rim = Rim { model, composer: &composer, tools: &self.tools };
         run_turn(conversation, rim, options).await
     }
 

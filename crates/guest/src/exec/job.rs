@@ -277,6 +277,11 @@ impl ExecJob {
         }
     }
 
+    /// Whether the program has not ended, as far as is known, and nobody ends it.
+    pub(crate) const fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running)
+    }
+
     /// Whether time still ends it: not once it is being killed or has ended, since the host's taking its
     /// output is the host's affair.
     pub(crate) fn has_deadline(&self) -> bool {

@@ -1,4 +1,5 @@
-//! Putting what the host sends onto a shelf: put together where commands do not look, and shown by one rename.
+//! Putting what the host sends onto a shelf: put together where commands do not look, and shown by one rename. Taking it off again
+//! is the same backwards.
 //!
 //! State: a draft, a folder beside the shelves. A failure, a cut or a crash of the guest before the rename removes it, except
 //! when the worker is killed in the middle; then it goes with the sandbox.
@@ -67,6 +68,27 @@ pub(super) fn provide(
         other => of_file(other, name, DOING),
     })?;
     Ok(Reply::Provide { files, bytes })
+}
+
+/// Takes what has this name off a shelf of the folder `shelves`.
+pub(super) fn withdraw(shelves: &OwnedFd, shelf: &str, name: &str) -> Result<Reply, GuestError> {
+    check_name(shelf)?;
+    check_name(name)?;
+    let refused = |errno| of_file(errno, name, "withdraw");
+    let from = rustix::fs::openat(shelves, shelf, FOLDER, Mode::empty())
+        .map_err(|errno| of_file(errno, shelf, "open the shelf"))?;
+    let found = match rustix::fs::statat(&from, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(Reply::Withdraw { was_there: false }),
+        other => FileType::from_raw_mode(other.map_err(refused)?.st_mode),
+    };
+    if found == FileType::Directory {
+        let grave = Draft::make(shelves, name)?;
+        // Out of sight as a whole; what lies in it goes with the draft.
+        rustix::fs::renameat(&from, name, &grave.folder, name).map_err(refused)?;
+    } else {
+        rustix::fs::unlinkat(&from, name, AtFlags::empty()).map_err(refused)?;
+    }
+    Ok(Reply::Withdraw { was_there: true })
 }
 
 /// A folder beside the shelves. Dropping it removes it, with all that is in it, if it is still there.

@@ -69,6 +69,7 @@ impl Work<'_> {
                 | Request::Replace { .. }
                 | Request::Folder { .. }
                 | Request::Provide { .. }
+                | Request::Withdraw { .. }
         );
         if !changes {
             // These leave nothing behind wherever they are ended.
@@ -82,6 +83,7 @@ impl Work<'_> {
             Request::Provide { shelf, name, kind } => {
                 provide::provide(shelves, &Label { shelf, name, kind: *kind }, &mut pipes.input)
             }
+            Request::Withdraw { shelf, name } => provide::withdraw(shelves, shelf, name),
             Request::Replace { path, old, new } => change::replace(reach, path, old, new),
             Request::List { path, depth, max_entries, hidden } => {
                 let limits = list::Limits { depth: *depth, entries: *max_entries, hidden: *hidden };
@@ -94,7 +96,9 @@ impl Work<'_> {
             Request::Read { path, offset, length } => {
                 read::read(reach, path, *offset, *length, &mut pipes.output)
             }
-            Request::Exec(_) => Err(error::io("a program is not run by a file worker")),
+            Request::Exec(_) | Request::Pause | Request::Resume => {
+                Err(error::io("a file worker is concerned with files alone"))
+            }
         }
     }
 }

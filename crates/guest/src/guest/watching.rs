@@ -13,9 +13,9 @@ impl Guest {
         self.session.as_mut().and_then(|session| session.watch.as_mut())
     }
 
-    /// Whether anything runs that could write: a program, or what one has left.
+    /// Whether anything runs that could write: a program, or what one has left and does not stand still.
     pub(super) fn is_writing(&self) -> bool {
-        self.children.values().any(|child| self.is_shim(child))
+        self.pause.is_none() && self.children.values().any(|child| self.is_shim(child))
     }
 
     fn is_shim(&self, child: &Child) -> bool {

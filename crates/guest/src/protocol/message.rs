@@ -13,7 +13,7 @@ use super::tunnel::ProxySpec;
 
 /// The version of the protocol. Host and guest are built together, so there is no negotiation: a difference
 /// means a guest that was taken from elsewhere, and is an error that says so.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// How many bytes of cut output a sandbox keeps in all, unless its greeting says otherwise.
 pub const SPILL_TOTAL: u64 = 1024 * 1024 * 1024;
@@ -180,6 +180,14 @@ pub enum Request {
         /// What the parcel becomes.
         kind: ParcelKind,
     },
+    /// Takes what has this name off a shelf, at once and whole; whoever has it open keeps it. What is not there is taken off,
+    /// too. Replies [`Reply::Withdraw`].
+    Withdraw {
+        /// The shelf: a folder's name in [`Hello::shelves`].
+        shelf: String,
+        /// The name.
+        name: String,
+    },
     /// Replaces the one occurrence of `old` in a UTF-8 text file, atomically. Replies [`Reply::Write`].
     Replace {
         /// The file.
@@ -225,6 +233,12 @@ pub enum Request {
         /// The most bytes; `None`: to the end.
         length: Option<u64>,
     },
+    /// Has everything that programs left running stand still, with its memory and its open files, until [`Request::Resume`] or
+    /// until the next program is run; file operations are possible meanwhile. Refused while a program runs. A failure leaves all
+    /// running. Asked again, it stops what was woken since. Replies [`Reply::Pause`].
+    Pause,
+    /// Has what [`Request::Pause`] stopped go on, and nothing that had stopped before. Replies [`Reply::Resume`].
+    Resume,
 }
 
 /// A program to run.
@@ -330,6 +344,11 @@ pub enum Reply {
         /// Bytes of all of them.
         bytes: u64,
     },
+    /// Of [`Request::Withdraw`].
+    Withdraw {
+        /// Whether something of the name was there.
+        was_there: bool,
+    },
     /// Of [`Request::List`].
     List {
         /// What is there, sorted by path.
@@ -355,6 +374,16 @@ pub enum Reply {
     Read {
         /// Bytes in the file.
         size: u64,
+    },
+    /// Of [`Request::Pause`].
+    Pause {
+        /// How many processes stand still now.
+        processes: u64,
+    },
+    /// Of [`Request::Resume`].
+    Resume {
+        /// How many processes were told to go on.
+        processes: u64,
     },
 }
 

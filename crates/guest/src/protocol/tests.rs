@@ -168,6 +168,19 @@ proptest! {
 }
 
 #[test]
+fn a_pause_and_its_end_come_back() {
+    for request in [Request::Pause, Request::Resume] {
+        let open = Open { request, credit: 0, timeout_ms: Some(1) };
+        let payload = serde_json::to_vec(&open).expect("JSON");
+        assert_eq!(Frame { kind: FrameKind::Open, channel: 1, payload }.json::<Open>(), Ok(open));
+    }
+    for reply in [Reply::Pause { processes: u64::MAX }, Reply::Resume { processes: 0 }] {
+        let payload = serde_json::to_vec(&reply).expect("JSON");
+        assert_eq!(Frame { kind: FrameKind::Done, channel: 1, payload }.json::<Reply>(), Ok(reply));
+    }
+}
+
+#[test]
 fn what_is_too_long_is_refused_and_leaves_no_half_frame() {
     let mut bytes = vec![7];
     let long = vec![0; PAYLOAD_MAX + 1];

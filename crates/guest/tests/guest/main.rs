@@ -17,6 +17,8 @@ mod life;
 #[cfg(test)]
 mod meeting;
 #[cfg(test)]
+mod pausing;
+#[cfg(test)]
 mod protocol;
 #[cfg(test)]
 mod quota;

@@ -133,6 +133,39 @@ fn a_parcel_that_is_called_off_leaves_nothing() {
 }
 
 #[test]
+fn what_is_withdrawn_is_gone_at_once_and_stays_with_who_has_it_open() {
+    let mut guest = plain();
+    let files: [(&str, &[u8], _); 2] =
+        [("SKILL.md", b"# One", ParcelMode::Plain), ("deep/er/run.sh", b"x", ParcelMode::Executable)];
+    assert!(provide(&mut guest, "one", ParcelKind::Folder, &parcel(&files)).is_ok());
+    let two = parcel(&[("two.csv", b"1,2", ParcelMode::Plain)]);
+    assert!(provide(&mut guest, "two.csv", ParcelKind::File, &two).is_ok());
+    let shelf = guest.path("shelves/skills");
+    let mut open = std::fs::File::open(shelf.join("two.csv")).expect("it is there");
+    let withdraw = |guest: &mut Guest, name: &str| {
+        guest.call(Request::Withdraw { shelf: "skills".to_owned(), name: name.to_owned() }).result
+    };
+    for name in ["one", "two.csv"] {
+        assert_eq!(withdraw(&mut guest, name), Ok(Reply::Withdraw { was_there: true }), "{name}");
+        assert_eq!(withdraw(&mut guest, name), Ok(Reply::Withdraw { was_there: false }), "{name}");
+    }
+    assert_eq!(names(&shelf), Vec::<String>::new());
+    assert_eq!(names(&guest.path("shelves")), ["skills"]);
+    let mut kept = String::new();
+    std::io::Read::read_to_string(&mut open, &mut kept).expect("it is still open");
+    assert_eq!(kept, "1,2");
+    // The name is free again.
+    let two = parcel(&[("two.csv", b"other", ParcelMode::Plain)]);
+    assert!(provide(&mut guest, "two.csv", ParcelKind::File, &two).is_ok());
+    for name in ["", "..", "a/b", "../skills"] {
+        assert_eq!(withdraw(&mut guest, name).expect_err(name).code, ErrorCode::BadRequest, "{name}");
+    }
+    let absent = Request::Withdraw { shelf: "none".to_owned(), name: "x".to_owned() };
+    assert_eq!(guest.call(absent).result.expect_err("no such shelf").code, ErrorCode::NotFound);
+    assert_eq!(names(&shelf), ["two.csv"]);
+}
+
+#[test]
 fn commands_read_shelves_and_do_not_write_them() {
     let files =
         FileRules { read: vec!["/".to_owned()], output: OutputRule::GuestAlone, ..FileRules::default() };
@@ -157,4 +190,6 @@ fn a_guest_without_shelves_takes_none() {
     let mut guest = Guest::start();
     let error = guest.call(request("one", ParcelKind::File)).result.expect_err("refused");
     assert_eq!(error.code, ErrorCode::BadRequest);
+    let withdraw = Request::Withdraw { shelf: "skills".to_owned(), name: "one".to_owned() };
+    assert_eq!(guest.call(withdraw).result.expect_err("refused").code, ErrorCode::BadRequest);
 }

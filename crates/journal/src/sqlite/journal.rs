@@ -43,7 +43,7 @@ pub struct SqliteJournal {
 }
 
 pub(super) struct Inner {
-    site: Arc<Site>,
+    pub(super) site: Arc<Site>,
     options: SqliteOptions,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,

@@ -52,30 +52,48 @@ pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Si
     let folder = path.parent().unwrap_or(Path::new("/"));
     // Two who make the same database, or change its format, take turns.
     let _lock = lock(&folder.join("lock"))?;
-    let mut connection = connect(path, options, OpenFlags::SQLITE_OPEN_CREATE)?;
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+    prepare_to_write(&connection, path, options)?;
     migrate(&mut connection, path, &STEPS)?;
     sync_folder(folder)?;
-    let site = Site::of(path)?;
+    let site = Site::of(&connection, path)?;
     let log = *site.reading();
     Ok((Writable { connection, log }, site))
 }
 
 /// A connection that writes, to a database that was open before. One that is missing is not made.
 pub(crate) fn writer(site: &Site, options: &SqliteOptions) -> Result<Writable, JournalError> {
-    site.check()?;
-    let connection = connect(site.database(), options, OpenFlags::empty());
-    let connection = connection.map_err(|error| site.explain(error))?;
+    let connection = connect_again(site)?;
+    let prepared = prepare_to_write(&connection, site.database(), options);
+    prepared.map_err(|error| site.explain(error))?;
     site.check()?;
     Ok(Writable { connection, log: site.log()? })
 }
 
-fn connect(path: &Path, options: &SqliteOptions, more: OpenFlags) -> Result<Connection, JournalError> {
-    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
+/// A connection to a database, of which nothing was read yet: its log is not open.
+pub(crate) fn connect(path: &Path, more: OpenFlags) -> Result<Connection, JournalError> {
+    // Also one that only reads: whoever is the last to close the database merges the log into it, so it must be able to write.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_EXRESCODE
         | more;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    Connection::open_with_flags(path, flags).map_err(|error| of_sqlite(&error, path))
+}
+
+/// The same to one that was open before, and is where it was.
+fn connect_again(site: &Site) -> Result<Connection, JournalError> {
+    site.check()?;
+    let connection = connect(site.database(), OpenFlags::empty()).map_err(|error| site.explain(error))?;
+    site.check_opened(&connection)?;
+    Ok(connection)
+}
+
+fn prepare_to_write(
+    connection: &Connection,
+    path: &Path,
+    options: &SqliteOptions,
+) -> Result<(), JournalError> {
+    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
     // SQLite opens for reading what it may not write.
     if connection.is_readonly(MAIN_DB).map_err(failed)? {
         return Err(JournalError::ReadOnly { path: path.to_owned() });
@@ -93,35 +111,29 @@ fn connect(path: &Path, options: &SqliteOptions, more: OpenFlags) -> Result<Conn
         // What was deleted is overwritten; deleting is rare.
         .and_then(|()| set("secure_delete", &"ON"))
         .and_then(|()| set("trusted_schema", &"OFF"))
-        .and_then(|()| limit_size(&connection, options));
+        .and_then(|()| limit_size(connection, options));
     configured.map_err(failed)?;
-    look_into(&connection).map_err(failed)?;
+    look_into(connection).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    Ok(connection)
+    Ok(())
 }
 
 /// A connection that reads the database and this log.
 pub(crate) fn reader(site: &Site, log: FileId, options: &SqliteOptions) -> Result<Connection, JournalError> {
-    site.check()?;
-    let connection = connect_to_read(site.database(), options);
-    let connection = connection.map_err(|error| site.explain(error))?;
+    let connection = connect_again(site)?;
+    let prepared = prepare_to_read(&connection, options);
+    prepared.map_err(|error| site.explain(of_sqlite(&error, site.database())))?;
     site.check()?;
     site.check_log(log)?;
     Ok(connection)
 }
 
-fn connect_to_read(path: &Path, options: &SqliteOptions) -> Result<Connection, JournalError> {
-    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
-    // Whoever is the last to close the database merges the log into it, so it must be able to write.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    connection.busy_timeout(options.busy_timeout).map_err(failed)?;
-    connection.pragma_update(None, "query_only", "ON").map_err(failed)?;
-    look_into(&connection).map_err(failed)?;
+fn prepare_to_read(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    connection.busy_timeout(options.busy_timeout)?;
+    connection.pragma_update(None, "query_only", "ON")?;
+    look_into(connection)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    Ok(connection)
+    Ok(())
 }
 
 /// The first look into a database opens its log, and makes it where there is none.

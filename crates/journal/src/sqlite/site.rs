@@ -1,15 +1,19 @@
 //! Where the files of a journal lie, and whether those that are open are still what a restart would find there.
 //!
 //! A file that was removed or moved away stays writable for whoever has it open: what is written then is lost with the process.
-//! So the writer looks at the names before it acknowledges anything. State: which files the database and its log are, for as
-//! long as the journal is open.
+//! So the writer looks at the names before it acknowledges anything. And a connection to a copy that has the database's name
+//! for a moment would take the database's log for its own: it would merge that into the copy, and remove it. So whoever
+//! connects looks at what is open before anything touches the log. State: which files the database and its log are, for as long
+//! as the journal is open.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::fault::of_io;
+use rusqlite::{Connection, FileControl, MAIN_DB};
+
+use super::fault::{of_io, of_sqlite};
 use crate::error::{Found, JournalError};
 
 /// A file, whatever its name. Never reused while somebody has it open.
@@ -43,8 +47,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Where a database lies that was opened just now.
-    pub(crate) fn of(database: &Path) -> Result<Self, JournalError> {
+    /// Where the database lies that this connection opened just now.
+    pub(crate) fn of(connection: &Connection, database: &Path) -> Result<Self, JournalError> {
         let found = FileId::of(database)?;
         let id = found.ok_or_else(|| displaced(database, Found::Nothing))?;
         let mut log = database.as_os_str().to_owned();
@@ -52,7 +56,9 @@ impl Site {
         let log = PathBuf::from(log);
         let found = FileId::of(&log)?;
         let open_log = found.ok_or_else(|| displaced(&log, Found::Nothing))?;
-        Ok(Self { database: database.to_owned(), log, id, open_log: RwLock::new(open_log) })
+        let site = Self { database: database.to_owned(), log, id, open_log: RwLock::new(open_log) };
+        site.check_opened(connection)?;
+        Ok(site)
     }
 
     pub(crate) fn database(&self) -> &Path {
@@ -65,6 +71,16 @@ impl Site {
             Some(id) if id == self.id => Ok(()),
             Some(_) => Err(displaced(&self.database, Found::Another)),
             None => Err(displaced(&self.database, Found::Nothing)),
+        }
+    }
+
+    /// Whether what a connection has open is the database, and not another file that had its name for a moment.
+    pub(crate) fn check_opened(&self, connection: &Connection) -> Result<(), JournalError> {
+        // In this order: the name was the database's, so for a connection to any other file it is not that file's.
+        self.check()?;
+        match has_lost_its_name(connection, &self.database)? {
+            false => Ok(()),
+            true => Err(self.explain(displaced(&self.database, Found::Another))),
         }
     }
 
@@ -96,6 +112,14 @@ impl Site {
     pub(crate) fn explain(&self, error: JournalError) -> JournalError {
         self.check().err().unwrap_or(error)
     }
+}
+
+/// Whether the name under which a connection opened its database is now another file's, or nobody's.
+fn has_lost_its_name(connection: &Connection, path: &Path) -> Result<bool, JournalError> {
+    let mut has_moved = 0;
+    let asked = connection.file_control(Some(MAIN_DB), FileControl::HasMoved(&mut has_moved));
+    asked.map_err(|error| of_sqlite(&error, path))?;
+    Ok(has_moved != 0)
 }
 
 fn displaced(path: &Path, found: Found) -> JournalError {

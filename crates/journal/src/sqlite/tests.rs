@@ -1,16 +1,19 @@
-//! What cannot be provoked through the public API: the queue's order, a thread that panics, steps between formats.
+//! What cannot be provoked through the public API: the queue's order, a thread that panics, steps between formats, a file that is
+//! exchanged while it is opened.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use conjure_base::{SessionId, TenantId};
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use super::job::{Company, job};
+use super::open::connect;
 use super::queue::{Bounds, Queue, WhenEmpty};
 use super::schema::{STEPS, migrate};
 use super::{SqliteJournal, SqliteOptions};
-use crate::error::{JournalError, JournalErrorKind};
+use crate::error::{Found, JournalError, JournalErrorKind};
 use crate::event::{NewEvent, PageLimit};
 use crate::journal::{Journal as _, load_all};
 use crate::key::{Epoch, SessionKey};
@@ -114,6 +117,36 @@ async fn a_writer_that_panics_is_told_to_all() {
     assert_eq!(lost.kind(), JournalErrorKind::Lost);
 }
 
+/// Put there behind the first look, and gone again before the next: what is open is looked at, not only the name. The log stays the
+/// database's, which has everything in it.
+#[tokio::test]
+async fn a_copy_that_has_the_databases_name_for_a_moment_gets_nothing_of_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
+    journal.create(&key).await.unwrap();
+    let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
+    journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap();
+
+    let site = Arc::clone(&journal.inner.site);
+    let (database, kept) = (site.database(), folder.path().join("kept"));
+    fs::rename(database, &kept).unwrap();
+    fs::copy(&kept, database).unwrap();
+    let connection = connect(database, OpenFlags::empty()).unwrap();
+    let another = JournalError::Displaced { path: database.to_owned(), found: Found::Another };
+    assert_eq!(site.check_opened(&connection), Err(another.clone()));
+    fs::rename(&kept, database).unwrap();
+    assert_eq!(site.check_opened(&connection), Err(another));
+    drop(connection);
+    assert_eq!(site.check_log(*site.reading()), Ok(()));
+    assert_eq!(site.check_opened(&connect(database, OpenFlags::empty()).unwrap()), Ok(()));
+
+    journal.append(&key, 1, Epoch::NONE, note("b")).await.unwrap();
+    journal.close().await;
+    let again = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    assert_eq!(load_all(&again, &key, 0).await.unwrap().len(), 2);
+}
+
 /// A call that breaks its transaction fails alone: the others of its group are carried out.
 #[tokio::test]
 async fn one_call_that_breaks_fails_no_other() {
@@ -211,7 +244,7 @@ async fn a_log_that_is_removed_in_the_moment_in_which_the_writer_dies_loses_noth
     journal.append(&key, 0, Epoch::NONE, note("0")).await.unwrap();
     let log = folder.path().join("journal.sqlite-wal");
     let dying = journal.write::<()>(None, 0, move |_| {
-        std::fs::remove_file(&log).unwrap();
+        fs::remove_file(&log).unwrap();
         std::panic::resume_unwind(Box::new("it was killed"))
     });
     assert!(dying.await.unwrap_err().is_critical());

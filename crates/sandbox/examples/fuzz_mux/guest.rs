@@ -442,12 +442,15 @@ impl Channel {
                 Reply::Write { size: 1, existed: true, folders: 0 }
             }
             Request::Provide { .. } => Reply::Provide { files: 1, bytes: 1 },
+            Request::Withdraw { .. } => Reply::Withdraw { was_there: true },
             Request::List { .. } => Reply::List { entries: Vec::new(), truncated: false },
             Request::Walk { .. } => {
                 Reply::Walk { entries: Vec::new(), unlisted: Vec::new(), next: Some(b"x".to_vec()) }
             }
             Request::Folder { .. } => Reply::Folder { folders: 1 },
             Request::Read { .. } => Reply::Read { size: 1 },
+            Request::Pause => Reply::Pause { processes: 1 },
+            Request::Resume => Reply::Resume { processes: 1 },
         }
     }
 }
@@ -463,7 +466,9 @@ fn subject(open: &Open) -> &str {
         | Request::Walk { path, .. }
         | Request::Folder { path, .. }
         | Request::Read { path, .. }
-        | Request::Provide { name: path, .. } => path,
+        | Request::Provide { name: path, .. }
+        | Request::Withdraw { name: path, .. } => path,
+        Request::Pause | Request::Resume => panic!("no caller asks for that"),
     }
 }
 

@@ -25,8 +25,8 @@ use campaign::Random;
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_guest::protocol::{StreamId, Welcome};
 use conjure_sandbox::{
-    CallOptions, Command, Connection, Connector, ExecutionContext, Executor, Hello, Input, Isolation, Layout,
-    RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, View,
+    ArtifactFolder, CallOptions, Command, Connection, Connector, ExecutionContext, Executor, Hello, Input,
+    Isolation, Layout, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, View,
 };
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::{FutureExt, Stream, StreamExt, stream};
@@ -269,7 +269,8 @@ impl Connector for OneGuest {
     fn connect<'a>(&'a self, _: &'a ExecutionContext) -> BoxFuture<'a, Result<Connection, SandboxError>> {
         let (reader, writer) = tokio::io::split(self.0.lock().unwrap().take().unwrap());
         let hello = Hello::default();
-        let layout = Layout { workspace: "/".into(), read_only: Vec::new() };
+        let layout =
+            Layout { workspace: "/".into(), read_only: Vec::new(), artifacts: ArtifactFolder::Nowhere };
         let (reader, writer) = (Box::new(reader), Box::new(writer));
         let guard = Box::new(NoProcess);
         let connection = Connection { reader, writer, hello, layout, proxy: None, guard };

@@ -2,20 +2,18 @@
 //!
 //! State: the client, which opens a connection for each question and keeps none.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
 use bollard::Docker as Client;
 use bollard::container::AttachContainerResults;
 use bollard::errors::Error;
-use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, SystemVersion,
-};
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect, SystemVersion};
 use bollard::query_parameters::{
-    AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
-    RemoveContainerOptions, StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptions,
+    AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, RemoveContainerOptions,
+    StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptions,
 };
+use conjure_base::{Clock as _, SystemClock};
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWrite;
 
@@ -25,6 +23,7 @@ use super::facts::EngineFacts;
 use super::failure::{
     Effect, effect, explained, is_absent, is_conflict, is_outrun, no_engine, no_image, nonsense, silent,
 };
+use super::listing::{Found, labelled};
 use super::meeting::{Meeting, Streams};
 use super::transport;
 use crate::error::{SandboxError, SandboxErrorKind};
@@ -39,6 +38,9 @@ const WORK: Duration = Duration::from_secs(60);
 /// How long a removal that another one has begun is waited for, in steps.
 const REMOVAL_STEP: Duration = Duration::from_millis(50);
 const REMOVAL_STEPS: u32 = 200;
+
+/// How long a list is asked for again in which containers go.
+const LISTING: Duration = Duration::from_secs(10);
 
 /// Between two questions whether a container has ended, where the engine does not wait for it: first this time, then twice as
 /// much, and so on.
@@ -230,24 +232,42 @@ impl Engine {
         Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
     }
 
+    /// As [`Self::remove`], of one that it may be making still: only when it shows it. Podman removes the storage of one that
+    /// it makes and does not show yet, says that this was all, and then makes the rest (4.3).
+    pub(super) async fn remove_when_shown(&self, name: &str) -> Result<Removed, SandboxError> {
+        if self.shows(name).await? { self.remove(name).await } else { Ok(Removed::NotThere) }
+    }
+
+    /// Whether it has a container of this name: one also that is broken, or that nobody understands.
+    async fn shows(&self, name: &str) -> Result<bool, SandboxError> {
+        let doing = "look at a container";
+        let asked = self.client.inspect_container(name, None::<InspectContainerOptions>);
+        match within(&self.address, doing, WORK, asked).await? {
+            Err(error) if is_absent(&error) => Ok(false),
+            Ok(_)
+            | Err(
+                Error::DockerResponseServerError { .. }
+                | Error::JsonDataError { .. }
+                | Error::JsonSerdeError { .. },
+            ) => Ok(true),
+            Err(error) => Err(explained(&self.address, doing, &error)),
+        }
+    }
+
     /// All containers that bear this label, whatever their state.
-    pub(super) async fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, SandboxError> {
+    pub(super) async fn labelled(&self, label: &str) -> Result<Vec<Found>, SandboxError> {
         let doing = "list containers";
-        let options = ListContainersOptions {
-            all: true,
-            filters: Some(HashMap::from([("label".to_owned(), vec![label.to_owned()])])),
-            ..ListContainersOptions::default()
-        };
-        let mut steps = REMOVAL_STEPS;
+        let late = SystemClock.deadline(LISTING);
         loop {
-            let asked = self.client.list_containers(Some(options.clone()));
+            let asked = labelled(&self.client, self.facts.kind, label);
             match within(&self.address, doing, WORK, asked).await? {
                 Ok(found) => return Ok(found),
                 // Podman looks at each that there was, and one that goes meanwhile fails it for all.
-                Err(error) if is_outrun(&error) && steps > 0 => tokio::time::sleep(REMOVAL_STEP).await,
+                Err(error) if is_outrun(&error) && !SystemClock.remaining(late).is_zero() => {
+                    tokio::time::sleep(REMOVAL_STEP).await;
+                }
                 Err(error) => return Err(explained(&self.address, doing, &error)),
             }
-            steps -= 1;
         }
     }
 }
@@ -324,8 +344,6 @@ async fn within<T>(
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use conjure_base::{Clock as _, SystemClock};
 
     use super::super::scripted::{Reply, scripted};
     use super::*;

@@ -24,6 +24,9 @@ use crate::error::{SandboxError, SandboxErrorKind};
 /// How long one who has no runtime waits until it asks again for a container that is being made.
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 
+/// What an engine answers that has none of that name.
+const ABSENT: u16 = 404;
+
 /// How long a removal that failed is tried again, first after this time, then after twice as much, and so on.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -72,6 +75,11 @@ impl Keeper {
     /// Whether a sweep has something to do that was left to it. From now on it is the caller's.
     pub(super) fn takes_what_was_left(&self) -> bool {
         self.has_left.swap(false, Ordering::Relaxed)
+    }
+
+    /// Something is left to who sweeps.
+    pub(super) fn must_be_swept(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
     }
 
     /// Runs it to its end, even when nobody waits for it. Where there is no runtime any more, it is dropped.
@@ -160,7 +168,11 @@ impl Doomed {
         if self.state == State::Gone {
             return Ok(());
         }
-        let removed = self.keeper.engine.remove(&self.name).await?;
+        let engine = &self.keeper.engine;
+        let removed = match self.state {
+            State::Asked | State::Unanswered => engine.remove_when_shown(&self.name).await?,
+            State::Settled | State::Gone => engine.remove(&self.name).await?,
+        };
         self.keeper.patience.restore();
         match (removed, self.state) {
             (Removed::NotThere, State::Asked | State::Unanswered) => {
@@ -183,9 +195,29 @@ impl Doomed {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+        // What an engine has begun that died over it, Podman shows to nobody, and removes by its name.
+        let _ = self.keeper.engine.remove(&self.name).await;
         tracing::warn!(container = self.name, "a container is left to be swept");
+        self.leave();
+    }
+
+    /// Has the engine remove it, without a runtime, and yields the status.
+    fn remove_blocking(&self, patience: Duration) -> io::Result<u16> {
+        let address = self.keeper.engine.address();
+        // As `Engine::remove_when_shown`.
+        if matches!(self.state, State::Asked | State::Unanswered) {
+            let shown = address.ask_blocking(&format!("GET /containers/{}/json", self.name), patience)?;
+            if shown == ABSENT {
+                return Ok(ABSENT);
+            }
+        }
+        address.ask_blocking(&format!("DELETE /containers/{}?force=true&v=true", self.name), patience)
+    }
+
+    /// It is for who sweeps, which the next opening does.
+    fn leave(&mut self) {
         self.let_go();
-        self.keeper.has_left.store(true, Ordering::Relaxed);
+        self.keeper.must_be_swept();
     }
 
     /// From now on it is for who sweeps.
@@ -203,19 +235,22 @@ impl Drop for Doomed {
         if self.state == State::Gone {
             return;
         }
-        let request = format!("DELETE /containers/{}?force=true&v=true", self.name);
         let patience = &self.keeper.patience;
         while let Some(share) = patience.share() {
             let until = SystemClock.deadline(share);
-            let told = self.keeper.engine.address().ask_blocking(&request, share);
+            let told = self.remove_blocking(share);
             match told {
-                Ok(404) if self.state == State::Asked => {
+                Ok(ABSENT) if self.state == State::Asked => {
                     std::thread::park_timeout(LAST_PAUSE);
                     patience.spend(share.saturating_sub(SystemClock.remaining(until)));
                     continue;
                 }
-                Ok(200..=299) => patience.restore(),
-                Ok(404) => {}
+                Ok(200..=299) => {
+                    patience.restore();
+                    return self.let_go();
+                }
+                Ok(ABSENT) if self.state == State::Settled => return self.let_go(),
+                Ok(ABSENT) => {}
                 Err(ref error)
                     if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind()) =>
                 {
@@ -226,10 +261,10 @@ impl Drop for Doomed {
                     tracing::warn!(?told, container = self.name, "a container is left to be swept");
                 }
             }
-            return self.let_go();
+            return self.leave();
         }
         tracing::warn!(container = self.name, "the engine hangs, and a container is left to be swept");
-        self.let_go();
+        self.leave();
     }
 }
 
@@ -273,5 +308,41 @@ mod tests {
         drop(runtime);
         drop(all);
         assert_eq!(asked.load(Ordering::Relaxed), 20);
+    }
+
+    /// The engine does not answer, and then shows the container, whole or broken, when it has been looked for often enough.
+    #[test]
+    fn what_is_being_made_is_left_alone_until_it_is_shown() {
+        for shown in [Reply::Answer("{}".to_owned()), Reply::Refusal(500, "container not known")] {
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let seen = Arc::clone(&asked);
+            let shown = Mutex::new(Some(shown));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let (engine, _folder) = runtime.block_on(scripted(move |request| {
+                let method = request.split(' ').next().unwrap().to_owned();
+                let looks = {
+                    let mut seen = seen.lock().unwrap();
+                    seen.push(method.clone());
+                    seen.iter().filter(|method| *method == "GET").count()
+                };
+                match method.as_str() {
+                    "POST" => Reply::Silence,
+                    "GET" if looks < 3 => Reply::Refusal(404, "no such container"),
+                    "GET" => shown.lock().unwrap().take().unwrap(),
+                    _ => Reply::Answer("{}".to_owned()),
+                }
+            }));
+            let mut held = Keeper::new(engine, "slow").hold();
+            runtime.block_on(async {
+                let made = tokio::select! {
+                    made = held.make(ContainerCreateBody::default()) => Some(made),
+                    () = async { while asked.lock().unwrap().is_empty() { tokio::task::yield_now().await } } => None,
+                };
+                assert!(made.is_none(), "{made:?}");
+            });
+            drop(runtime);
+            drop(held);
+            assert_eq!(*asked.lock().unwrap(), ["POST", "GET", "GET", "GET", "DELETE"]);
+        }
     }
 }

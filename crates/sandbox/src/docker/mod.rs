@@ -16,10 +16,12 @@ mod image_facts;
 mod image_volumes;
 mod labels;
 mod last;
+mod listing;
 mod meant;
 mod meeting;
 mod options;
 mod people;
+mod podman;
 mod premises;
 mod prepare;
 #[cfg(test)]

@@ -12,13 +12,45 @@ use super::engine::Engine;
 /// What an engine does that was asked for something.
 pub(super) enum Reply {
     Answer(String),
+    /// It refuses with this status, and says why.
+    Refusal(u16, &'static str),
     /// It lets the connection be, and says nothing.
     Silence,
+}
+
+/// What it says that it is.
+#[derive(Debug, Clone, Copy)]
+enum Version {
+    Docker,
+    Podman,
+}
+
+impl Version {
+    const fn told(self) -> &'static str {
+        match self {
+            Self::Docker => r#"{"Version":"20.10.24","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#,
+            Self::Podman => {
+                r#"{"Version":"4.3.1","ApiVersion":"1.41","MinAPIVersion":"1.24",
+                    "Components":[{"Name":"Podman Engine","Version":"4.3.1"}]}"#
+            }
+        }
+    }
 }
 
 /// An engine, and the folder of its socket. It is asked by the first lines of requests, for all but its version and what it
 /// can.
 pub(super) async fn scripted(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Engine, TempDir) {
+    start(Version::Docker, reply).await
+}
+
+/// The same, of Podman.
+pub(super) async fn scripted_podman(
+    reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+) -> (Engine, TempDir) {
+    start(Version::Podman, reply).await
+}
+
+async fn start(version: Version, reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -26,14 +58,14 @@ pub(super) async fn scripted(reply: impl Fn(&str) -> Reply + Send + Sync + 'stat
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (Ok(stream), reply) = (stream, Arc::clone(&reply)) else { return };
-            std::thread::spawn(move || serve(&stream, &*reply));
+            std::thread::spawn(move || serve(&stream, version, &*reply));
         }
     });
     let engine = Engine::find(&[EngineAddress::Unix(socket)]).await.unwrap();
     (engine, folder)
 }
 
-fn serve(mut stream: &UnixStream, reply: impl Fn(&str) -> Reply) {
+fn serve(mut stream: &UnixStream, version: Version, reply: impl Fn(&str) -> Reply) {
     let mut reader = BufReader::new(stream);
     let mut request = String::new();
     reader.read_line(&mut request).unwrap();
@@ -45,19 +77,17 @@ fn serve(mut stream: &UnixStream, reply: impl Fn(&str) -> Reply) {
         }
     }
     let answer = match request.as_str() {
-        known if known.contains("/version ") => {
-            Reply::Answer(r#"{"Version":"20.10.24","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#.to_owned())
-        }
+        known if known.contains("/version ") => Reply::Answer(version.told().to_owned()),
         known if known.contains("/info ") => Reply::Answer("{}".to_owned()),
         other => reply(other),
     };
-    match answer {
-        Reply::Answer(body) => {
-            let length = body.len();
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-            drop(stream.write_all(format!("{head}{body}").as_bytes()));
-        }
+    let (status, body) = match answer {
+        Reply::Answer(body) => (200, body),
+        Reply::Refusal(status, why) => (status, serde_json::json!({ "message": why }).to_string()),
         // Until the other one goes.
-        Reply::Silence => drop(std::io::copy(&mut reader, &mut std::io::sink())),
-    }
+        Reply::Silence => return drop(std::io::copy(&mut reader, &mut std::io::sink())),
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} Told\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    drop(stream.write_all(format!("{head}{body}").as_bytes()));
 }

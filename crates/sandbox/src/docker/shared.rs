@@ -93,8 +93,16 @@ impl ContainerEngine {
             let (host, known, sweeper) = (self.host()?, self.known(), Arc::clone(&keeper));
             keeper.run(async move {
                 match sweep(&sweeper, host, known).await {
-                    Ok(swept) => tracing::debug!(?swept, "looked for containers of dead hosts"),
-                    Err(error) => tracing::warn!(%error, "failed to look for containers of dead hosts"),
+                    Ok(swept) => {
+                        tracing::debug!(?swept, "looked for containers of dead hosts");
+                        for error in &swept.failures {
+                            tracing::warn!(%error, "a container of a dead host cannot be removed");
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to look for containers of dead hosts");
+                        sweeper.must_be_swept();
+                    }
                 }
             });
         }

@@ -1,10 +1,10 @@
 //! Removing what hosts that are dead have left: containers in every state. Their places go when the data folder is opened.
 
-use bollard::models::ContainerSummary;
 use conjure_base::{Clock as _, SystemClock};
 
 use super::held::Keeper;
 use super::labels::{Fate, Host, MANAGED};
+use super::listing::Found;
 use crate::error::SandboxError;
 use crate::guest_process::unavailable;
 use crate::places::KnownPlaces;
@@ -31,27 +31,25 @@ pub(super) async fn sweep(
     let all = keeper.engine.labelled(MANAGED).await?;
     // Locks are looked at.
     let fates = tokio::task::spawn_blocking(move || {
-        let fate = |found: ContainerSummary| {
-            let names = found.names.unwrap_or_default();
-            let name = names.first().map(|name| name.trim_start_matches('/')).unwrap_or_default();
-            let fate = host.fate(name, &found.labels.unwrap_or_default(), &known, now);
-            (found.id, name.to_owned(), fate)
+        let fate = |found: Found| {
+            let fate = host.fate(&found.name, &found.labels, &known, now);
+            (found, fate)
         };
         all.into_iter().map(fate).collect::<Vec<_>>()
     });
     let fates = fates.await.map_err(|error| unavailable("containers cannot be looked at", error))?;
     let mut swept = SweptContainers::default();
-    for (id, name, fate) in fates {
+    for (found, fate) in fates {
         let is_left = match fate {
             Fate::Kept => false,
-            Fate::Own => !keeper.holds(&name),
+            Fate::Own => !keeper.holds(&found.name),
             Fate::LeftBehind => true,
         };
-        let Some(id) = id.filter(|_| is_left) else {
+        if !is_left {
             swept.alive += 1;
             continue;
-        };
-        match keeper.engine.remove(&id).await {
+        }
+        match keeper.engine.remove(&found.id).await {
             Ok(_) => swept.removed += 1,
             Err(error) => swept.failures.push(error),
         }

@@ -8,7 +8,6 @@ mod start;
 
 pub(crate) use environment::safe;
 pub(crate) use folders::{absent, folder, text, unavailable};
-#[cfg(feature = "jail")]
 pub(crate) use process::GuestProcess;
 #[cfg(feature = "docker")]
 pub(crate) use program::bytes as program;

@@ -42,6 +42,11 @@ impl Private {
         Ok(Self { path, output, folder: Some(folder) })
     }
 
+    /// Where what the sandbox is given may be put; not there yet.
+    pub(crate) fn shelves(&self) -> PathBuf {
+        self.path.join("shelves")
+    }
+
     /// A place, which is removed by whoever holds it.
     #[cfg(feature = "jail")]
     pub(crate) fn of_place(place: &Place) -> Self {

@@ -16,7 +16,7 @@ use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{absent, folder, text};
 use crate::places;
 use crate::provision::{Consent, Provision, Shelf};
-use crate::types::Layout;
+use crate::types::{ArtifactFolder, Layout};
 
 /// What a folder of the host's may not take the place of.
 pub(crate) const RESERVED: [&str; 19] = [
@@ -214,7 +214,8 @@ pub(crate) fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError>
         read_only.push((host.clone(), target.clone()));
     }
     read_only.extend(allowed(context)?.into_iter().map(|real| (real.clone(), real)));
-    Ok(Layout { workspace: WORKSPACE.into(), read_only })
+    let artifacts = ArtifactFolder::At(Shelf::Artifacts.path().into());
+    Ok(Layout { workspace: WORKSPACE.into(), read_only, artifacts })
 }
 
 /// The real paths that may be written besides, at their own places inside.

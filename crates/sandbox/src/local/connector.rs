@@ -8,12 +8,15 @@ use std::path::Path;
 use conjure_guest::protocol::{Access, Hello, Root};
 use futures_util::future::BoxFuture;
 
+use super::guard::LocalGuard;
 use crate::connector::{Connection, Connector};
 use crate::context::{ExecutionContext, SharedFolder};
 use crate::error::SandboxError;
 use crate::guest_process::{Private, Started, absent, folder, safe, start, text, unavailable};
 use crate::isolation::Isolation;
-use crate::types::Layout;
+use crate::places::{Places, Shelves};
+use crate::provision::Shelf;
+use crate::types::{ArtifactFolder, Layout};
 
 /// Runs the guest as a child process of the host, for trusted use.
 ///
@@ -54,7 +57,7 @@ impl Connector for Local {
             let wanted = context.clone();
             let prepared = tokio::task::spawn_blocking(move || prepare(&wanted, env)).await;
             let prepared = prepared.map_err(|error| unavailable("its preparation failed", error))??;
-            let Prepared { hello, layout, private } = prepared;
+            let Prepared { hello, layout, private, shelves } = prepared;
             let Started { reader, writer, process } = start(&[], private).await?;
             Ok(Connection {
                 reader: Box::new(reader),
@@ -63,7 +66,7 @@ impl Connector for Local {
                 layout,
                 // Commands reach the network by themselves.
                 proxy: None,
-                guard: Box::new(process),
+                guard: Box::new(LocalGuard { shelves, process }),
             })
         })
     }
@@ -75,6 +78,7 @@ struct Prepared {
     hello: Hello,
     layout: Layout,
     private: Private,
+    shelves: Shelves,
 }
 
 /// Everything is where the host has it; blocks.
@@ -89,7 +93,7 @@ fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
         }
         read_only.push((given.clone(), path));
     }
-    Ok(Layout { workspace, read_only })
+    Ok(Layout { workspace, read_only, artifacts: ArtifactFolder::PerSandbox })
 }
 
 /// Looks at folders and makes the private one; blocks.
@@ -110,6 +114,8 @@ fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<
     let private = Private::make()?;
     let spill = text(private.output())?;
     roots.push(Root { path: spill.clone(), access: Access::ReadOnly });
+    let place = Places::in_folder(private.shelves())?.make()?;
+    roots.push(Root { path: text(&place.shelf(Shelf::Artifacts))?, access: Access::ReadOnly });
     let hello = Hello { roots, workdir, env, spill_dir: Some(spill), ..Hello::default() };
-    Ok(Prepared { hello, layout, private })
+    Ok(Prepared { hello, layout, private, shelves: Shelves::in_the_open(place) })
 }

@@ -22,9 +22,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::multiplexer::{Event, Multiplexer};
 use crate::{
-    Boundary, CallOptions, Command, CommandEnd, Connection, Connector, ExecutionContext, Executor, Hello,
-    Isolation, Layout, Proxy, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, SetupFailure,
-    SetupStep,
+    ArtifactFolder, Boundary, CallOptions, Command, CommandEnd, Connection, Connector, ExecutionContext,
+    Executor, Hello, Isolation, Layout, Proxy, RunEvent, Sandbox, SandboxError, SandboxErrorKind,
+    SandboxGuard, SetupFailure, SetupStep,
 };
 
 fn read_request() -> Open {
@@ -127,7 +127,8 @@ impl Connector for FakeConnector {
     fn connect<'a>(&'a self, _: &'a ExecutionContext) -> BoxFuture<'a, Result<Connection, SandboxError>> {
         let (stream, guard) = self.made.lock().unwrap().take().expect("connected once");
         let (reader, writer) = tokio::io::split(stream);
-        let layout = Layout { workspace: "/".into(), read_only: Vec::new() };
+        let layout =
+            Layout { workspace: "/".into(), read_only: Vec::new(), artifacts: ArtifactFolder::Nowhere };
         let connection = Connection {
             reader: Box::new(reader),
             writer: Box::new(writer),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_store::{StoreError, StoreErrorKind};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::host::{Inner, keep, unavailable};
@@ -42,6 +42,15 @@ const fn folder_of(shelf: Shelf) -> &'static str {
         Shelf::Skills => "skills",
         Shelf::Artifacts => "artifacts",
     }
+}
+
+/// How a sandbox has the files on its shelves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Had {
+    /// They are the store's own, where that can be. It sees them where nothing can be written.
+    Linked,
+    /// They are copies, since its commands could change them.
+    Copied,
 }
 
 /// What a place is for.
@@ -129,6 +138,16 @@ impl Place {
     /// `BadRequest` when the name is none; `Exists` when it is taken; `NotFound` when the store does not have all of the
     /// content; `NoSpace`; `Cancelled` when there was no consent in the end. Nothing of it is there then.
     pub fn provide(&self, provision: &Provision, consent: &Consent) -> Result<(), SandboxError> {
+        self.provide_as(Had::Linked, provision, consent)
+    }
+
+    /// The same, of files that the sandbox has so.
+    pub(super) fn provide_as(
+        &self,
+        had: Had,
+        provision: &Provision,
+        consent: &Consent,
+    ) -> Result<(), SandboxError> {
         let Provision { shelf, name, store, content } = provision;
         check_name(name)?;
         let to = self.open(folder_of(*shelf))?;
@@ -141,11 +160,16 @@ impl Place {
         let result = put_together.and_then(|()| {
             let folder = self.open(&draft)?;
             let linked = match content {
+                Provided::Tree(_) if had == Had::Copied => {
+                    let message = format!("`{name}` is a folder, and this kind of sandbox takes files alone");
+                    return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
+                }
                 Provided::Tree(tree) => store.link_tree(tree, &folder),
                 // In the draft, too: where it must be copied it takes its time, and is not seen.
-                Provided::File { digest, variant } => {
-                    store.link_into(digest, *variant, &folder, Path::new(name)).map(drop)
-                }
+                Provided::File { digest, variant } => match had {
+                    Had::Linked => store.link_into(digest, *variant, &folder, Path::new(name)).map(drop),
+                    Had::Copied => store.copy_into(digest, *variant, &folder, Path::new(name)),
+                },
             };
             linked.map_err(|error| failed(name, &error))?;
             if !consent.take() {
@@ -166,6 +190,36 @@ impl Place {
             tracing::warn!(%error, "half a content is left in a sandbox's folder, where it is not seen");
         }
         result
+    }
+
+    /// Takes what has this name off a shelf, at once and whole, also while the sandbox runs; what is not there is off already. Blocks.
+    ///
+    /// # Errors
+    /// `BadRequest` when the name is none; `Cancelled` when there was no consent in the end; what the system says.
+    pub fn withdraw(&self, shelf: Shelf, name: &str, consent: &Consent) -> Result<(), SandboxError> {
+        check_name(name)?;
+        let from = self.open(folder_of(shelf))?;
+        let failed = |errno| unavailable("clear", &self.path, errno);
+        let found = match rustix::fs::statat(&from, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => FileType::from_raw_mode(other.map_err(failed)?.st_mode),
+        };
+        if !consent.take() {
+            let message = format!("`{name}` is to stay in the sandbox");
+            return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
+        }
+        if found != FileType::Directory {
+            return match rustix::fs::unlinkat(&from, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(errno) => Err(failed(errno)),
+            };
+        }
+        let grave = format!("draft-{}", self.next.fetch_add(1, Ordering::Relaxed));
+        rename_new(&from, name, &self.folder, &grave).map_err(failed)?;
+        if let Err(error) = remove_beneath(self.folder.as_fd(), grave.as_ref(), None) {
+            tracing::warn!(%error, "a content that was withdrawn is left in a sandbox's folder, where it is not seen");
+        }
+        Ok(())
     }
 
     fn open(&self, name: &str) -> Result<OwnedFd, SandboxError> {

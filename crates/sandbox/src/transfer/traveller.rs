@@ -64,6 +64,24 @@ impl Traveller {
         give(sandbox, &self.room, provision, options).await
     }
 
+    /// Takes what has this name off a shelf.
+    pub(crate) async fn withdraw(
+        &self,
+        sandbox: &Sandbox,
+        shelf: Shelf,
+        name: &str,
+        options: CallOptions,
+    ) -> Result<(), SandboxError> {
+        let request = Request::Withdraw { shelf: folder_of(shelf).to_owned(), name: name.to_owned() };
+        match sandbox.finish(request, 0, Pump::none(), options).await? {
+            (_, Reply::Withdraw { .. }, _) => {
+                self.room.leave(shelf, name);
+                Ok(())
+            }
+            (call, ..) => Err(wrong_reply(&call)),
+        }
+    }
+
     /// Brings back what was changed in the workspace.
     pub(crate) async fn bring_back(
         &self,
@@ -89,7 +107,8 @@ async fn give(
     let measured = provision.clone();
     let doing = format!("give `{}` to the sandbox", provision.name);
     let size = pieces::blocking(doing, move || parcel::size(&measured)).await?;
-    let taken = room.take(size, &provision.name)?;
+    let (shelf, name) = (provision.shelf, provision.name.clone());
+    let taken = room.take(size, &name)?;
     let request = Request::Provide {
         shelf: folder_of(provision.shelf).to_owned(),
         name: provision.name.clone(),
@@ -97,7 +116,7 @@ async fn give(
     };
     match sandbox.finish(request, 0, Pump::of(parcel::parcel(provision)), options).await? {
         (_, Reply::Provide { .. }, _) => {
-            taken.keep();
+            taken.keep(shelf, name);
             Ok(())
         }
         (call, ..) => Err(wrong_reply(&call)),

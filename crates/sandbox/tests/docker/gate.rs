@@ -97,7 +97,7 @@ async fn a_container_that_appears_after_the_engine_broke_off_is_removed() {
             return String::new();
         }
         let mut seen = seen.lock().unwrap();
-        seen.push(path.to_owned());
+        seen.push(format!("{method} {path}"));
         // It was slow.
         if seen.len() < 4 {
             with_status("404 Not Found", r#"{"message":"No such container"}"#)
@@ -108,12 +108,14 @@ async fn a_container_that_appears_after_the_engine_broke_off_is_removed() {
     let workspace = tempfile::tempdir().unwrap();
     let lost = open(&fake.connector(), &ExecutionContext::new(workspace.path())).await.unwrap_err();
     assert_eq!(lost.kind(), SandboxErrorKind::EngineUnavailable, "{lost}");
-    until("it is removed", || asked.lock().unwrap().len() == 4).await;
+    until("it is removed", || asked.lock().unwrap().len() == 5).await;
     let asked = asked.lock().unwrap();
-    assert!(
-        asked.iter().all(|path| path.starts_with("/containers/conjure-") && *path == asked[0]),
-        "{asked:?}"
-    );
+    let name = asked[0].strip_prefix("GET ").and_then(|path| path.strip_suffix("/json")).unwrap();
+    assert!(name.starts_with("/containers/conjure-"), "{asked:?}");
+    // What is not shown is left alone.
+    let asked: Vec<_> = asked.iter().map(|it| it.split('?').next().unwrap()).collect();
+    let (look, removal) = (&*format!("GET {name}/json"), &*format!("DELETE {name}"));
+    assert_eq!(asked, [look, look, look, look, removal]);
 }
 
 /// Where the engine says no, there is none, and it is not asked again.

@@ -1,6 +1,5 @@
 //! Containers as a kind of sandbox, for what every kind must show.
 
-use bollard::query_parameters::ListContainersOptionsBuilder;
 use conjure_sandbox::Connector;
 
 use crate::support::{Kind, first_in_namespace};
@@ -27,8 +26,7 @@ impl Kind for Containers {
         apart(async {
             let swept = self.0.connector().sweep().await.unwrap();
             assert!(swept.failures.is_empty(), "{:?}", swept.failures);
-            let options = ListContainersOptionsBuilder::new().all(true).build();
-            let all = self.0.engine().await.list_containers(Some(options)).await.unwrap();
+            let all = self.0.labelled("conjure.owner").await;
             let owners = all.into_iter().filter_map(|found| found.labels?.remove("conjure.owner"));
             owners.filter(|owner| owner.contains(&format!("-{host}-"))).collect()
         })

@@ -179,11 +179,25 @@ async fn content_appears_in_a_container_that_runs() {
     let provision = Provision::file(Shelf::Artifacts, "late.txt", store, digest, Variant::Plain);
     let path = it.sandbox.provide(provision.clone(), options()).await.unwrap();
     assert_eq!(it.sh(&format!("cat {}", path.display())).await, "late");
-    let again = it.sandbox.provide(provision, options()).await.unwrap_err();
+    assert_eq!(it.sandbox.provide(provision, options()).await.unwrap(), path);
+    let other = store.insert_bytes(b"other", Variant::Plain).unwrap().digest;
+    let other = Provision::file(Shelf::Artifacts, "late.txt", store, other, Variant::Plain);
+    let again = it.sandbox.provide(other.clone(), options()).await.unwrap_err();
     assert_eq!(again.kind(), SandboxErrorKind::Exists);
     let change =
         it.run(&["sh", "-c", "echo x > /artifacts/late.txt || rm -f /artifacts/late.txt"]).await.unwrap();
     assert_ne!(change.end, CommandEnd::Exited(0));
+    // Taken off while a command has it open.
+    let reading = "exec 3< /artifacts/late.txt; touch /workspace/open; until [ ! -e /artifacts/late.txt ]; do :; done; cat <&3";
+    let reading = it.sh(reading);
+    let withdrawing = async {
+        while it.sandbox.read("/workspace/open", options()).await.is_err() {}
+        it.sandbox.withdraw(Shelf::Artifacts, "late.txt", options()).await.unwrap();
+    };
+    let (read, ()) = futures_util::future::join(reading, withdrawing).await;
+    assert_eq!(read, "late");
+    it.sandbox.provide(other, options()).await.unwrap();
+    assert_eq!(it.sh("cat /artifacts/late.txt").await, "other");
     it.sandbox.cleanup().await;
     let left: Vec<_> = fs::read_dir(data.sandboxes().path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

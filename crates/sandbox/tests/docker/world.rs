@@ -1,6 +1,5 @@
 //! What the tests of containers need: an image, a connector whose containers can be told from all others, a sandbox.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,8 +9,8 @@ use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, ContainerSummary, HostConfig, ResourcesUlimits,
 };
 use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListImagesOptions,
-    LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
+    CreateContainerOptions, InspectContainerOptions, ListImagesOptions, LogsOptionsBuilder,
+    RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use conjure_base::SystemClock;
 use conjure_sandbox::{
@@ -105,13 +104,17 @@ impl World {
 
     /// The containers of this test, whatever their state.
     pub(crate) async fn containers(&self) -> Vec<ContainerSummary> {
-        let filters = HashMap::from([("label".to_owned(), vec![format!("{LABEL}={}", self.mark)])]);
-        let options =
-            ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
+        self.labelled(&format!("{LABEL}={}", self.mark)).await
+    }
+
+    /// The engine's containers that bear this label, those that are half there among them.
+    pub(crate) async fn labelled(&self, label: &str) -> Vec<ContainerSummary> {
         // Podman lists none while one goes.
         for _ in 0..200 {
-            match self.engine().await.list_containers(Some(options.clone())).await {
-                Err(Error::DockerResponseServerError { message, .. }) if message.contains("not known") => {
+            match crate::engine::labelled(&self.engine, label).await {
+                Err(Error::DockerResponseServerError { message, .. })
+                    if ["not known", "no such container"].iter().any(|told| message.contains(told)) =>
+                {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 found => return found.unwrap(),

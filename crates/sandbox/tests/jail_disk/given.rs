@@ -85,8 +85,85 @@ async fn what_cannot_be_given_says_why_and_is_not_there() {
     let local = conjure_sandbox::Local::without_isolation([]);
     let context = ExecutionContext::new(bed.workspace.path());
     let local = Sandbox::open(&local, &context, Arc::new(SystemClock), soon(30)).await.unwrap();
-    let error = local.provide(bed.file("any", b"x"), options()).await.unwrap_err();
+    let skill = bed.tree("any", &[("SKILL.md", "# Any")]);
+    let error = local.provide(skill, options()).await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unsupported);
+    local.cleanup().await;
+}
+
+#[tokio::test]
+async fn what_was_given_is_given_once_and_withdrawn_also_while_it_is_read() {
+    let bed = bed().await;
+    let (sales, skill) =
+        (bed.file("sales.csv", b"a,b\n"), bed.tree("pdf", &[("SKILL.md", "# PDF"), ("a/b", "c")]));
+    for _ in 0..2 {
+        assert_eq!(bed.provide(sales.clone()).await.unwrap(), "/artifacts/sales.csv");
+        assert_eq!(bed.provide(skill.clone()).await.unwrap(), "/mnt/skills/pdf");
+    }
+    let other = bed.file("sales.csv", b"other");
+    assert_eq!(bed.provide(other.clone()).await.unwrap_err().kind(), SandboxErrorKind::Exists);
+    // A command has both open, and says so.
+    let reading = bed.bash(
+        "exec 3< /artifacts/sales.csv 4< /mnt/skills/pdf/a/b; touch /workspace/open; \
+         until [ ! -e /artifacts/sales.csv ] && [ ! -e /mnt/skills/pdf ]; do sleep 0.01; done; cat <&3; cat <&4",
+    );
+    let withdrawing = async {
+        until("it is open", || bed.workspace.path().join("open").exists()).await;
+        for (shelf, name) in
+            [(Shelf::Artifacts, "sales.csv"), (Shelf::Skills, "pdf"), (Shelf::Skills, "none")]
+        {
+            bed.sandbox.withdraw(shelf, name, options()).await.unwrap();
+            bed.sandbox.withdraw(shelf, name, options()).await.unwrap();
+        }
+    };
+    let (read, ()) = future::join(reading, withdrawing).await;
+    assert_eq!(read, "a,b\nc");
+    assert_eq!(bed.bash("find /artifacts /mnt/skills -mindepth 1").await, "");
+    // The name is free, and the store has what it had.
+    assert_eq!(bed.provide(other).await.unwrap(), "/artifacts/sales.csv");
+    assert_eq!(bed.bash("cat /artifacts/sales.csv").await, "other");
+    assert_eq!(bed.provide(skill).await.unwrap(), "/mnt/skills/pdf");
+    assert_eq!(bed.bash("cat /mnt/skills/pdf/a/b").await, "c");
+    let cancelled = options();
+    cancelled.cancel.cancel();
+    let error = bed.sandbox.withdraw(Shelf::Artifacts, "sales.csv", cancelled).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Cancelled);
+    assert_eq!(bed.bash("cat /artifacts/sales.csv").await, "other");
+    let place = fs::read_dir(bed.data.sandboxes().path()).unwrap().next().unwrap().unwrap().path();
+    assert!(!names(&place).iter().any(|name| name.starts_with("draft")), "{:?}", names(&place));
+    bed.sandbox.cleanup().await;
+    let error = bed.sandbox.withdraw(Shelf::Artifacts, "sales.csv", options()).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Lost);
+}
+
+/// Whatever breaks off in between, what is given or withdrawn next is so.
+#[tokio::test]
+async fn calls_that_are_dropped_leave_no_name_that_nobody_can_have() {
+    let bed = bed().await;
+    let (one, two) = (bed.file("name", b"one"), bed.file("name", b"two"));
+    for round in 0..40 {
+        let mut giving = bed.sandbox.provide(one.clone(), options());
+        let mut taking = bed.sandbox.withdraw(Shelf::Artifacts, "name", options());
+        for _ in 0..round {
+            if (&mut giving).now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(giving);
+        for _ in 0..round {
+            if (&mut taking).now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(taking);
+        bed.sandbox.withdraw(Shelf::Artifacts, "name", options()).await.unwrap();
+        assert_eq!(bed.bash("ls /artifacts").await, "", "round {round}");
+        bed.sandbox.provide(two.clone(), options()).await.unwrap();
+        assert_eq!(bed.bash("cat /artifacts/name").await, "two", "round {round}");
+        bed.sandbox.withdraw(Shelf::Artifacts, "name", options()).await.unwrap();
+    }
 }
 
 /// Dropped at any moment, it is there whole or not at all, and leaves nothing else.

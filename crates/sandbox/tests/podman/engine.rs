@@ -12,9 +12,12 @@ use std::process::{self, Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bollard::errors::Error;
+use bollard::models::ContainerSummary;
 use conjure_sandbox::EngineAddress;
+use futures_util::TryStreamExt as _;
 
-use crate::support::engine::{REQUIRED, is_required};
+use crate::support::engine::{REQUIRED, client, is_required};
 use crate::support::image::TestImage;
 use crate::support::told;
 
@@ -62,9 +65,39 @@ pub(crate) fn keep(image: &TestImage) {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(image.clone());
 }
 
+/// All containers that bear this label: Podman's own answer, for in that to Docker's clients one that is half there hides them all.
+pub(crate) async fn labelled(engine: &EngineAddress, label: &str) -> Result<Vec<ContainerSummary>, Error> {
+    let filters = format!("%7B%22label%22%3A%5B%22{}%22%5D%7D", label.replace('=', "%3D"));
+    let asked = format!("/v4.0.0/libpod/containers/json?all=true&filters={filters}");
+    let client = client(engine).await?.with_request_modifier(move |mut request| {
+        // The socket is in what is before the path.
+        let uri = request.uri();
+        let uri = format!("{}://{}{asked}", uri.scheme_str().unwrap(), uri.authority().unwrap());
+        *request.uri_mut() = uri.parse().unwrap();
+        request
+    });
+    // The client reads nothing in the answer to this.
+    let answer = client.export_container("").try_collect::<Vec<_>>().await?.concat();
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&answer)?;
+    let found = |it: serde_json::Value| ContainerSummary {
+        id: it["Id"].as_str().map(str::to_owned),
+        names: serde_json::from_value(it["Names"].clone()).unwrap(),
+        labels: serde_json::from_value(it["Labels"].clone()).unwrap(),
+        status: it["State"].as_str().map(str::to_owned),
+        ..ContainerSummary::default()
+    };
+    Ok(all.into_iter().map(found).collect())
+}
+
 /// Where this process' service has its temporary files.
 pub(crate) fn files() -> PathBuf {
     folder(process::id()).join("files")
+}
+
+/// Whether the storage of this process' service has a container of this name.
+pub(crate) fn stores(name: &str) -> bool {
+    let list = folder(process::id()).join("root/overlay-containers/containers.json");
+    fs::read_to_string(list).unwrap().contains(&format!("\"{name}\""))
 }
 
 /// The same for all processes, whatever folder they have for temporary files, and short enough for a socket.

@@ -14,6 +14,7 @@ mod built;
 #[path = "../network/clients.rs"]
 mod clients;
 mod engine;
+mod halves;
 #[path = "../docker/hardening.rs"]
 mod hardening;
 #[path = "../docker/images.rs"]

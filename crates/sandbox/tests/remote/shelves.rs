@@ -80,11 +80,10 @@ async fn skills_and_artifacts_appear_while_commands_run() {
     assert!(matches!(shown, View::Text { text, .. } if text == "1,2\n"));
     // What is there stays, and what makes no sense is refused, as on shelves of this machine.
     let again = sandbox.provide(Provision::tree(Shelf::Skills, "late", store, tree), options()).await;
-    assert_eq!(again.unwrap_err().kind(), SandboxErrorKind::Exists);
-    assert_eq!(
-        sandbox.provide(file("sales.csv"), options()).await.unwrap_err().kind(),
-        SandboxErrorKind::Exists
-    );
+    assert_eq!(again.unwrap(), Path::new("/mnt/skills/late"));
+    let other = store.insert_bytes(b"3,4\n", Variant::Plain).unwrap().digest;
+    let other = Provision::file(Shelf::Artifacts, "sales.csv", store, other, Variant::Plain);
+    assert_eq!(sandbox.provide(other.clone(), options()).await.unwrap_err().kind(), SandboxErrorKind::Exists);
     for name in ["", "..", "a/b"] {
         let refused = sandbox.provide(file(name), options()).await.unwrap_err();
         assert_eq!(refused.kind(), SandboxErrorKind::BadRequest, "{name}");
@@ -107,6 +106,22 @@ async fn skills_and_artifacts_appear_while_commands_run() {
         sh(&sandbox, "ls /mnt/skills /artifacts").await,
         "/artifacts:\nsales.csv\n\n/mnt/skills:\nlate\n"
     );
+    // Withdrawn while it is read, and given anew.
+    let reading = "exec 3< /artifacts/sales.csv; until [ ! -e /artifacts/sales.csv ] && [ ! -e /mnt/skills/late ]; do \
+                   echo waits > /workspace/waits; done; cat <&3";
+    let reading = sandbox.run(Command::new(["sh", "-c", reading]), options());
+    let withdrawing = async {
+        while sandbox.read("/workspace/waits", options()).await.is_err() {}
+        for (shelf, name) in
+            [(Shelf::Artifacts, "sales.csv"), (Shelf::Skills, "late"), (Shelf::Skills, "none")]
+        {
+            sandbox.withdraw(shelf, name, options()).await.unwrap();
+        }
+    };
+    let (read, ()) = futures_util::future::join(reading, withdrawing).await;
+    assert_eq!(said(&read.unwrap()), "1,2\n");
+    sandbox.provide(other, options()).await.unwrap();
+    assert_eq!(sh(&sandbox, "cat /artifacts/sales.csv; ls /mnt/skills").await, "3,4\n");
     sandbox.cleanup().await;
 }
 
@@ -179,6 +194,11 @@ async fn a_thousand_files_and_no_more_than_there_is_room_for() {
     let small = Provision::file(Shelf::Artifacts, "small", store, small, Variant::Executable);
     assert_eq!(sandbox.provide(small.clone(), late).await.unwrap_err().kind(), SandboxErrorKind::TimedOut);
     sandbox.provide(small, options()).await.unwrap();
+    // What is withdrawn makes room.
+    sandbox.provide(large("a"), options()).await.unwrap_err();
+    sandbox.withdraw(Shelf::Skills, "many", options()).await.unwrap();
+    sandbox.provide(large("a"), options()).await.unwrap();
+    sandbox.withdraw(Shelf::Artifacts, "a", options()).await.unwrap();
     assert_eq!(sh(&sandbox, "stat -c %a /artifacts/small").await, "555\n");
     sandbox.cleanup().await;
 }

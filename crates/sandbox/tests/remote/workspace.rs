@@ -60,6 +60,26 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
 }
 
 #[tokio::test]
+async fn the_files_of_a_paused_sandbox_come_back() {
+    let Some(remote) = Remote::new() else { return };
+    let (sandbox, workspace) = remote.sandbox().await;
+    let count = "i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.001; done";
+    let script =
+        format!("setsid bash -c '{count}' > /dev/null 2>&1 & while [ ! -e count ]; do sleep 0.001; done");
+    said(&sandbox.run(Command::bash(&script), options()).await.unwrap());
+    sandbox.pause(options()).await.unwrap();
+    assert!(sandbox.bring_back(options()).await.unwrap().files >= 1);
+    let before = fs::read_to_string(workspace.path().join("count")).unwrap();
+    sandbox.create_file("late", b"x", options()).await.unwrap();
+    assert_eq!(sandbox.bring_back(options()).await.unwrap().files, 1, "what stands still changes nothing");
+    sandbox.resume(options()).await.unwrap();
+    let goes_on = format!("while read now < count; [ \"$now\" = {} ]; do sleep 0.001; done", before.trim());
+    said(&sandbox.run(Command::bash(&goes_on), options()).await.unwrap());
+    sandbox.cleanup().await;
+    remote.world.until_nothing_is_left().await;
+}
+
+#[tokio::test]
 async fn what_could_only_be_the_hosts_folder_is_refused_with_what_helps() {
     let Some(remote) = Remote::new() else { return };
     let (own, folder) = (remote.data.workspace().unwrap(), tempfile::tempdir().unwrap());

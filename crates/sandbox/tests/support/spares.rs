@@ -124,6 +124,8 @@ pub(crate) async fn a_claimed_spare_is_the_sessions(house: House) {
     let artifact = Provision::file(Shelf::Artifacts, "late", store, digest, Variant::Plain);
     sandbox.provide(artifact, options()).await.unwrap();
     assert_eq!(bash_in(&sandbox, "cat /artifacts/late").await, "late");
+    sandbox.withdraw(Shelf::Artifacts, "late", options()).await.unwrap();
+    assert_eq!(bash_in(&sandbox, "ls /artifacts").await, "");
     sandbox.cleanup().await;
     assert_eq!(house.left(), [""; 0]);
     let owner = fs::metadata(tenant.workspace().join("a/b/file")).unwrap().uid();

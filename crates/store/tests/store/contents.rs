@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use conjure_base::{Clock as _, Digest, SystemClock, Timestamp};
 use conjure_store::{Durability, Linked, Store, StoreErrorKind, StoreOptions, Variant, Verify};
@@ -174,7 +175,7 @@ fn an_insertion_of_what_is_there_puts_its_collection_off() {
     let hex = digest.to_hex();
     let path = bed.store.root().join("plain").join(&hex[..2]).join(&hex[2..]);
     let age = || {
-        let long_ago = fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
+        let long_ago = fs::FileTimes::new().set_accessed(UNIX_EPOCH);
         fs::File::open(&path).unwrap().set_times(long_ago).unwrap();
     };
     let an_hour_ago = Timestamp::from_millis(SystemClock.timestamp().millis() - 3_600_000);
@@ -187,6 +188,56 @@ fn an_insertion_of_what_is_there_puts_its_collection_off() {
     assert_eq!(bed.store.collect(|_| false, an_hour_ago).unwrap().removed, 0);
     age();
     assert_eq!(bed.store.collect(|_| false, an_hour_ago).unwrap().removed, 1);
+}
+
+/// Says that a content was last used then.
+fn used_at(store: &Store, digest: &Digest, at: SystemTime) {
+    let path = store.path(digest).unwrap().unwrap();
+    fs::File::open(path).unwrap().set_times(fs::FileTimes::new().set_accessed(at)).unwrap();
+}
+
+#[test]
+fn what_is_asked_for_is_not_collected_at_once() {
+    let bed = Bed::new();
+    let digest = bed.store.insert_bytes(b"old", Variant::Plain).unwrap().digest;
+    let an_hour_ago = Timestamp::from_millis(SystemClock.timestamp().millis() - 3_600_000);
+    let collected = || bed.store.collect(|_| false, an_hour_ago).unwrap().removed;
+    let asks: [&dyn Fn() -> bool; 4] = [
+        &|| bed.store.contains(&digest, Variant::Plain).unwrap(),
+        &|| bed.store.size(&digest).unwrap().is_some(),
+        &|| bed.store.path(&digest).unwrap().is_some(),
+        &|| bed.store.get(&digest, Verify::No).is_ok(),
+    ];
+    for (at, ask) in asks.iter().enumerate() {
+        used_at(&bed.store, &digest, UNIX_EPOCH);
+        assert!(ask());
+        assert_eq!(collected(), 0, "{at}");
+    }
+    // Nor what is taken over from another store, where it is old.
+    let other = Bed::new();
+    used_at(&bed.store, &digest, UNIX_EPOCH);
+    other.store.insert_from(&bed.store, &digest, 99, &|| true).unwrap();
+    assert_eq!(other.store.collect(|_| false, an_hour_ago).unwrap().removed, 0);
+    used_at(&bed.store, &digest, UNIX_EPOCH);
+    assert_eq!(collected(), 1);
+}
+
+#[test]
+fn what_is_asked_for_all_the_time_is_written_down_once_a_minute() {
+    let bed = Bed::new();
+    let digest = bed.store.insert_bytes(b"popular", Variant::Plain).unwrap().digest;
+    let path = bed.store.path(&digest).unwrap().unwrap();
+    let used = || fs::metadata(&path).unwrap().accessed().unwrap();
+    let today = Duration::from_millis(SystemClock.timestamp().millis());
+    let before = |seconds| UNIX_EPOCH + today - Duration::from_secs(seconds);
+    let (now, lately, earlier) = (before(0), before(30), before(90));
+    used_at(&bed.store, &digest, lately);
+    bed.store.get(&digest, Verify::No).unwrap();
+    assert_eq!(used(), lately);
+    used_at(&bed.store, &digest, earlier);
+    bed.store.get(&digest, Verify::No).unwrap();
+    // The times of files have steps.
+    assert!(used() > now - Duration::from_secs(1));
 }
 
 #[test]

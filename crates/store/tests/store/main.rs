@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod contents;
 #[cfg(test)]
+mod frozen;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod properties;

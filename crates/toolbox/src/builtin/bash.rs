@@ -1,5 +1,6 @@
 //! `bash_tool`: runs `bash -c` and tells what it wrote and how it ended.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use conjure_base::Redactor;
@@ -21,13 +22,20 @@ const MOST_KEPT: usize = 1024 * 1024;
 pub(super) async fn run(
     executor: &dyn Executor,
     command: &str,
+    environment: BTreeMap<String, String>,
     limits: &OutputLimits,
     redactor: &Redactor,
     options: CallOptions,
 ) -> ToolOutcome {
     let budget = limits.shell.saturating_sub(NOTICES);
     let kept = most_kept(limits.shell);
-    let command = Command { keep_head: kept, keep_tail: kept, spill: limits.spill, ..Command::bash(command) };
+    let command = Command {
+        env: environment,
+        keep_head: kept,
+        keep_tail: kept,
+        spill: limits.spill,
+        ..Command::bash(command)
+    };
     match executor.run(command, options).await {
         Ok(outcome) => {
             if let CommandEnd::Exited(code) = outcome.end {

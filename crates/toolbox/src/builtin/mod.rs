@@ -6,6 +6,8 @@ pub(crate) mod failure;
 mod files;
 mod view;
 
+use std::collections::BTreeMap;
+
 use conjure_base::Redactor;
 use conjure_conversation::{Access, CallTraits};
 use conjure_prompt::BuiltinTool;
@@ -72,17 +74,20 @@ impl Request {
         }
     }
 
-    /// Runs it to its end. What fails is an outcome too.
+    /// Runs it to its end; a command with these variables. What fails is an outcome too.
     pub(crate) async fn run(
         &self,
         executor: &dyn Executor,
+        environment: BTreeMap<String, String>,
         limits: &OutputLimits,
         redactor: &Redactor,
         options: CallOptions,
     ) -> ToolOutcome {
         match self {
             Self::View { path, range } => view::run(executor, path, *range, limits, redactor, options).await,
-            Self::Bash { command } => bash::run(executor, command, limits, redactor, options).await,
+            Self::Bash { command } => {
+                bash::run(executor, command, environment, limits, redactor, options).await
+            }
             Self::CreateFile { path, text } => files::create(executor, path, text, options).await,
             Self::StrReplace { path, old, new } => files::replace(executor, path, old, new, options).await,
         }

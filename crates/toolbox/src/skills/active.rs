@@ -122,7 +122,7 @@ impl SkillTools {
         // With all that is told of them: what is active was told in full.
         fits(&outcome.content, call.limits, call.redactor)
             .map_err(|(bytes, most)| SkillCallError::TooLong { bytes, most })?;
-        Ok(SkillOutcome { outcome, active: (active != before).then_some(active) })
+        Ok(SkillOutcome { active: (active != before).then_some(active), ..outcome.into() })
     }
 
     pub(super) fn unload(
@@ -156,7 +156,7 @@ impl SkillTools {
             unloaded,
         };
         let outcome = receipt.outcome();
-        Ok(SkillOutcome { outcome, active: (active != before).then_some(active) })
+        Ok(SkillOutcome { active: (active != before).then_some(active), ..outcome.into() })
     }
 
     /// What a skill's manifest says of its scripts that does not go by itself here.

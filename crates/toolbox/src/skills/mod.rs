@@ -9,18 +9,19 @@ mod active;
 mod approval;
 mod error;
 mod interpreters;
-mod read;
+pub(crate) mod read;
 mod ready;
 mod request;
 mod script;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Redactor};
-use conjure_conversation::{Delivery, PinnedSkill, Standing, ToolDefinition};
+use conjure_conversation::{Delivery, FetchedArtifact, PinnedSkill, Standing, ToolDefinition};
 use conjure_prompt::{SessionSkill, SessionSkills, SkillToolOptions, skill_tool_definitions};
 use conjure_sandbox::{CallOptions, Executor, NetworkPolicy};
 use conjure_skill::Inputs;
@@ -62,12 +63,16 @@ pub(crate) struct SkillOutcome {
     pub(crate) outcome: ToolOutcome,
     /// The skills that are active from now on, where that changed.
     pub(crate) active: Option<Vec<PinnedSkill>>,
+    /// The artifacts whose URLs were fetched for it.
+    pub(crate) fetched: Vec<FetchedArtifact>,
 }
 
 /// What a call is done with.
 pub(crate) struct SkillCall<'c> {
     pub(crate) standing: Standing,
     pub(crate) executor: Option<&'c dyn Executor>,
+    /// Variables for scripts beside all others.
+    pub(crate) environment: BTreeMap<String, String>,
     pub(crate) limits: &'c OutputLimits,
     pub(crate) redactor: &'c Redactor,
     pub(crate) clock: &'c Arc<dyn Clock>,
@@ -225,7 +230,7 @@ pub(crate) enum Runs {
 
 impl From<ToolOutcome> for SkillOutcome {
     fn from(outcome: ToolOutcome) -> Self {
-        Self { outcome, active: None }
+        Self { outcome, active: None, fetched: Vec::new() }
     }
 }
 

@@ -6,11 +6,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use conjure_base::Redactor;
 use conjure_prompt::SessionSkill;
 use conjure_skill::{SkillError, SkillErrorKind};
 
 use super::error::{SkillCallError, in_words};
 use super::{SkillCall, SkillTools, beneath, blocking};
+use crate::limits::OutputLimits;
 use crate::text::{cut, quote};
 use crate::tool::ToolOutcome;
 
@@ -50,7 +52,7 @@ impl SkillTools {
             reason: reason.to_owned(),
         };
         match read.await.ok_or_else(|| failed("its reading was broken off"))? {
-            Ok(Ok(bytes)) => Ok(shown(path, &bytes, place.as_deref(), call)),
+            Ok(Ok(bytes)) => Ok(shown(path, &bytes, place.as_deref(), call.limits, call.redactor)),
             Ok(Err(size)) => Err(SkillCallError::TooLarge {
                 name: skill.name().to_owned(),
                 path: quote(path),
@@ -112,10 +114,17 @@ fn list(skill: &SessionSkill, folder: &Path) -> Option<String> {
     Some(text)
 }
 
-fn shown(path: &str, bytes: &[u8], place: Option<&str>, call: &SkillCall<'_>) -> ToolOutcome {
+/// A file's content as the model is shown it: text, an image, or what it is. `place`: where commands find it.
+pub(crate) fn shown(
+    path: &str,
+    bytes: &[u8],
+    place: Option<&str>,
+    limits: &OutputLimits,
+    redactor: &Redactor,
+) -> ToolOutcome {
     let at = place.map_or_else(String::new, |place| format!("; commands find it at `{place}`"));
     if let Some(media_type) = image_type(bytes) {
-        if bytes.len() as u64 <= call.limits.raw_image() {
+        if bytes.len() as u64 <= limits.raw_image() {
             return ToolOutcome::image(media_type, bytes);
         }
         return ToolOutcome::text(format!(
@@ -136,13 +145,13 @@ fn shown(path: &str, bytes: &[u8], place: Option<&str>, call: &SkillCall<'_>) ->
     if bytes.is_empty() {
         return ToolOutcome::text(format!("[`{}` is empty]", quote(path)));
     }
-    let budget = call.limits.view.saturating_sub(NOTICES);
+    let budget = limits.view.saturating_sub(NOTICES);
     let text = cut(bytes, b"", bytes.len() as u64, budget);
     if text.omitted == 0 {
         return ToolOutcome::text(text.head);
     }
     // Only here it is known where the text was cut, and so where a part of a secret may stand.
-    let (head, tail) = (call.redactor.redact_head(&text.head), call.redactor.redact_tail(&text.tail));
+    let (head, tail) = (redactor.redact_head(&text.head), redactor.redact_tail(&text.tail));
     ToolOutcome::text(format!(
         "{head}\n[{} of {} bytes are left out here{at}]\n{tail}",
         text.omitted,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use conjure_artifact::ArtifactUri;
 use conjure_conversation::{Access, CallTraits};
 use conjure_prompt::{SessionSkill, SkillTool};
 use conjure_skill::{Destructive, Execution, nearest};
@@ -109,18 +110,31 @@ impl SkillRequest {
                     );
                 }
             },
-            SkillTool::Read => Self::Read { skill: tools.skill(&fields)?, path: fields.path()?.to_owned() },
-            SkillTool::RunScript => Self::RunScript(Script {
-                execution: tools.execution(&fields)?,
-                skill: tools.skill(&fields)?,
-                path: fields.path()?.to_owned(),
-                args: arguments(&fields)?,
-                env: variables(&fields)?,
-                workdir: match fields.optional_text("workdir")? {
-                    None => None,
-                    Some(folder) => Some(without_zero("workdir", folder)?.to_owned()),
-                },
-            }),
+            SkillTool::Read => {
+                let (skill, path) = tools.skill_and_path(&fields)?;
+                Self::Read { skill, path }
+            }
+            SkillTool::RunScript => {
+                let (skill, path) = tools.skill_and_path(&fields)?;
+                if ArtifactUri::is_reference(&path) {
+                    return Err(format!(
+                        "field `path` is `{}`, and only a file of a skill is run: give it relative to the skill's folder, and \
+                         other files as arguments",
+                        quote(&path)
+                    ));
+                }
+                Self::RunScript(Script {
+                    execution: tools.execution(skill.as_deref()),
+                    skill,
+                    path,
+                    args: arguments(&fields)?,
+                    env: variables(&fields)?,
+                    workdir: match fields.optional_text("workdir")? {
+                        None => None,
+                        Some(folder) => Some(without_zero("workdir", folder)?.to_owned()),
+                    },
+                })
+            }
         })
     }
 
@@ -157,11 +171,28 @@ impl SkillTools {
         }
     }
 
+    /// The same, and the path in its folder. A reference to a file of a skill says both.
+    fn skill_and_path(&self, fields: &Fields<'_>) -> Result<(Option<String>, String), String> {
+        let (named, path) = (self.skill(fields)?, fields.path()?);
+        let scheme = path.get(..8).unwrap_or_default();
+        if !scheme.eq_ignore_ascii_case("skill://") {
+            return Ok((named, path.to_owned()));
+        }
+        let uri = ArtifactUri::parse(path).map_err(|error| format!("field `path`: {error}"))?;
+        let ArtifactUri::Skill { skill, path } = uri else { return Ok((named, path.to_owned())) };
+        let meant = self.skills.find(&skill).ok_or_else(|| self.unknown(&skill))?.name().to_owned();
+        if let Some(named) = named.filter(|named| *named != meant) {
+            return Err(format!(
+                "field `skill` names `{named}`, and field `path` a file of `{meant}`: leave one of them out"
+            ));
+        }
+        Ok((Some(meant), path.as_str().to_owned()))
+    }
+
     /// What the manifest of the skill says that a call names; none where it names none, or has none.
-    fn execution(&self, fields: &Fields<'_>) -> Result<Option<Execution>, String> {
-        let named = self.skill(fields)?;
-        let skill = named.and_then(|name| self.skills.get(&name));
-        Ok(skill.and_then(|skill| execution(skill)).copied())
+    fn execution(&self, named: Option<&str>) -> Option<Execution> {
+        let skill = self.skills.get(named?)?;
+        execution(skill).copied()
     }
 
     fn unknown(&self, name: &str) -> String {

@@ -64,7 +64,14 @@ impl SkillTools {
         let root = root.to_string_lossy().into_owned();
         let kept = most_kept(call.limits.shell) / 2;
         let command = Command {
-            env: variables(&program, &root, &workspace, self.own_inputs(skill), script.env),
+            env: variables(
+                &program,
+                &root,
+                &workspace,
+                call.environment.clone(),
+                self.own_inputs(skill),
+                script.env,
+            ),
             cwd: Some(folder.to_string_lossy().into_owned()),
             merge_stderr: false,
             keep_head: kept,
@@ -115,6 +122,7 @@ fn variables(
     program: &[String],
     root: &str,
     workspace: &str,
+    artifacts: BTreeMap<String, String>,
     inputs: BTreeMap<String, String>,
     said: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
@@ -132,6 +140,7 @@ fn variables(
         variables.insert("PYTHONPATH".to_owned(), root.to_owned());
         variables.insert("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned());
     }
+    variables.extend(artifacts);
     variables.extend(inputs);
     variables.extend(said);
     variables

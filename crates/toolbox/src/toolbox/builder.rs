@@ -12,6 +12,7 @@ use conjure_sandbox::Executor;
 
 use super::{Sandbox, Skills, Toolbox};
 use crate::approver::{AllowAll, Approver};
+use crate::artifacts::ArtifactTools;
 use crate::limits::OutputLimits;
 use crate::skills::{Runs, SkillTools};
 use crate::tool::{Caller, Tool};
@@ -21,6 +22,7 @@ pub struct ToolboxBuilder {
     executor: Option<Arc<dyn Executor>>,
     builtin: ToolOptions,
     skills: Option<SkillTools>,
+    artifacts: Option<ArtifactTools>,
     tools: Vec<Arc<dyn Tool>>,
     approver: Arc<dyn Approver>,
     caller: Option<Caller>,
@@ -62,6 +64,7 @@ impl Default for ToolboxBuilder {
             executor: None,
             builtin: ToolOptions::default(),
             skills: None,
+            artifacts: None,
             tools: Vec::new(),
             approver: Arc::new(AllowAll),
             caller: None,
@@ -93,6 +96,14 @@ impl ToolboxBuilder {
     #[must_use]
     pub fn skills(mut self, skills: SkillTools) -> Self {
         self.skills = Some(skills);
+        self
+    }
+
+    /// Resolves references in the inputs of its tools, and has its commands find the session's artifacts. Without this a reference is
+    /// a path like any other, which leads nowhere.
+    #[must_use]
+    pub fn artifacts(mut self, artifacts: ArtifactTools) -> Self {
+        self.artifacts = Some(artifacts);
         self
     }
 
@@ -192,6 +203,7 @@ impl ToolboxBuilder {
         Ok(Toolbox {
             sandbox,
             skills,
+            artifacts: self.artifacts,
             host: host.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
             definitions: if *self.told == *definitions { self.told } else { definitions.into() },
             approver: self.approver,

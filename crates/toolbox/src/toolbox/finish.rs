@@ -50,6 +50,7 @@ impl Toolbox {
             is_error,
             ending: outcome.status.ending(),
             active_skills: None,
+            fetched: Vec::new(),
         }
     }
 }

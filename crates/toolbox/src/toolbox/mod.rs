@@ -2,6 +2,7 @@
 
 mod builder;
 mod finish;
+mod resolving;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,10 +20,13 @@ use futures_util::future::{self, BoxFuture, Either};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use resolving::{Fetches, Ready};
+
 pub use builder::{ToolboxBuilder, ToolboxError, environment_secrets};
 pub(crate) use finish::fits;
 
 use crate::approver::Approver;
+use crate::artifacts::{ArtifactTools, Gathering};
 use crate::builtin::Request;
 use crate::input::kind;
 use crate::limits::OutputLimits;
@@ -79,6 +83,7 @@ const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 pub struct Toolbox {
     sandbox: Option<Sandbox>,
     skills: Option<Skills>,
+    artifacts: Option<ArtifactTools>,
     host: BTreeMap<String, Arc<dyn Tool>>,
     definitions: Arc<[ToolDefinition]>,
     approver: Arc<dyn Approver>,
@@ -222,7 +227,7 @@ impl Toolbox {
             _ => Duration::ZERO,
         };
         let options = CallOptions { deadline, cancel };
-        let work = self.start(prepared, call, options, &context.standing);
+        let work = Box::pin(self.resolve_and_start(prepared, call, options, &context.standing));
         let give_up = Box::pin(self.give_up(deadline, overtime, &context.cancel));
         match future::select(work, give_up).await {
             Either::Left((outcome, _)) => outcome,
@@ -232,16 +237,43 @@ impl Toolbox {
         }
     }
 
+    /// Resolves the references of a call, and has it run on what they stand for.
+    async fn resolve_and_start<'c>(
+        &'c self,
+        prepared: Prepared<'c>,
+        call: &'c ToolCall,
+        options: CallOptions,
+        standing: &Standing,
+    ) -> SkillOutcome {
+        let Some(tools) = &self.artifacts else {
+            return self.start(prepared, call, options, standing, BTreeMap::new()).await;
+        };
+        let mut gathering = self.gathering(tools, standing.artifacts(), &options);
+        let done = match self.resolved(prepared, &mut gathering).await {
+            Ok(Ready::Runs(prepared, environment)) => {
+                self.start(prepared, call, options, standing, environment).await
+            }
+            Ok(Ready::Done(outcome)) | Err(outcome) => outcome.into(),
+        };
+        let Gathering { fetched, notices, .. } = gathering;
+        let mut done = SkillOutcome { fetched, ..done };
+        if !notices.is_empty() {
+            done.outcome.content.insert(0, ResultContent::Text { text: notices.join("\n") });
+        }
+        done
+    }
+
     fn start<'c>(
         &'c self,
         prepared: Prepared<'c>,
         call: &'c ToolCall,
         options: CallOptions,
         standing: &Standing,
+        environment: BTreeMap<String, String>,
     ) -> BoxFuture<'c, SkillOutcome> {
         match prepared {
             Prepared::Builtin(executor, request) => Box::pin(async move {
-                let outcome = request.run(executor, &self.limits, &self.redactor, options).await;
+                let outcome = request.run(executor, environment, &self.limits, &self.redactor, options).await;
                 with_notice(outcome.into(), executor)
             }),
             Prepared::Skill(tools, request) => {
@@ -249,7 +281,7 @@ impl Toolbox {
                 let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
                 let standing = standing.clone();
                 let (limits, redactor, clock) = (&self.limits, &self.redactor, &self.clock);
-                let call = SkillCall { standing, executor, limits, redactor, clock, options };
+                let call = SkillCall { standing, executor, environment, limits, redactor, clock, options };
                 Box::pin(async move {
                     let outcome = tools.run(request, call).await;
                     match runs_in {
@@ -331,7 +363,12 @@ impl ToolRunner for Toolbox {
     }
 
     fn authorize<'a>(&'a self, call: &'a ToolCall, standing: &'a Standing) -> BoxFuture<'a, Authorization> {
-        let request = match self.prepare(call) {
+        let prepared = self.prepare(call);
+        let fetches = match &self.artifacts {
+            Some(_) => prepared.fetches(),
+            None => Fetches::Nothing,
+        };
+        let request = match prepared {
             // It only produces an error: nobody need be asked.
             Prepared::Rejected(_) => return Box::pin(future::ready(Authorization::Allow)),
             Prepared::Skill(_, request) => Some(request),
@@ -339,12 +376,13 @@ impl ToolRunner for Toolbox {
         };
         Box::pin(async move {
             let skills = self.skills.as_ref().map(|skills| &skills.skills);
+            // What the model wants fetched is judged each time: no rule that was given before speaks for it.
+            let is_granted = || fetches == Fetches::Nothing && is_granted(call, request.as_ref(), standing);
+            let is_allowed = |skills: &SkillTools| {
+                fetches == Fetches::Nothing && skills.is_allowed(call, request.as_ref(), standing)
+            };
             match self.approver.review(call, self.caller.as_ref()).await {
-                Authorization::Ask { .. }
-                    if is_granted(call, request.as_ref(), standing)
-                        || skills
-                            .is_some_and(|skills| skills.is_allowed(call, request.as_ref(), standing)) =>
-                {
+                Authorization::Ask { .. } if is_granted() || skills.is_some_and(is_allowed) => {
                     Authorization::Allow
                 }
                 Authorization::Allow => {
@@ -352,7 +390,7 @@ impl ToolRunner for Toolbox {
                         .zip(request.as_ref())
                         .and_then(|(skills, request)| skills.caution(request, standing))
                     {
-                        Some(_) if is_granted(call, request.as_ref(), standing) => Authorization::Allow,
+                        Some(_) if is_granted() => Authorization::Allow,
                         Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
                         Some(_) => {
                             tracing::warn!(
@@ -372,7 +410,7 @@ impl ToolRunner for Toolbox {
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let start = self.clock.deadline(Duration::ZERO);
-            let SkillOutcome { outcome, active } = self.perform(call, &context).await;
+            let SkillOutcome { outcome, active, fetched } = self.perform(call, &context).await;
             let known = self.definitions.iter().find(|tool| tool.name == call.name);
             tracing::info!(
                 target: "conjure::tool",
@@ -383,7 +421,7 @@ impl ToolRunner for Toolbox {
                 duration_ms = u64::try_from(self.since(start).as_millis()).unwrap_or(u64::MAX),
                 "tool executed"
             );
-            let result = self.finish(&call.id, outcome);
+            let result = self.finish(&call.id, outcome).fetching(fetched);
             match active {
                 Some(active) => result.activating(active),
                 None => result,

@@ -5,13 +5,14 @@ use std::time::Duration;
 use super::world::{World, id, policy};
 use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
-use crate::supervision::machine::{Answer, FirstStart, Input, Plan, Policy, Shape, State};
-use crate::supervision::policy::{AutoShutdown, Domain, Intensity, Restart, Shutdown, Strategy};
+use crate::supervision::machine::{Answer, Plan, Policy, Shape, State};
+use crate::supervision::policy::{AutoShutdown, Domain, GivenUp, Intensity, Restart, Shutdown, Strategy};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn dynamic() -> World {
-    let shape = Shape::Dynamic { capacity: usize::MAX, domain: Domain::Together, quarantine_after: None };
+    let (domain, given_up) = (Domain::Together, GivenUp::Quarantined);
+    let shape = Shape::Dynamic { capacity: usize::MAX, domain, quarantine_after: None, given_up };
     World::new(Plan { shape, intensity: Intensity::new(3, SECOND * 5) }, Vec::new())
 }
 
@@ -90,54 +91,4 @@ fn a_backoff_is_the_wait_that_the_roll_says() {
     assert!(world.actors.is_empty());
     world.advance(Duration::from_nanos(1));
     assert_eq!(world.actors.len(), 1);
-}
-
-#[test]
-fn a_child_that_is_started_on_request_has_its_place_and_is_started_when_it_is_wanted() {
-    let shape = Shape::Ordered { strategy: Strategy::OneForAll, auto_shutdown: AutoShutdown::Never };
-    let waits = Policy { first: FirstStart::OnRequest, ..policy(Restart::Permanent) };
-    let children = vec![(id(0), waits), (id(1), policy(Restart::Permanent))];
-    let mut world = World::new(Plan { shape, intensity: Intensity::default() }, children);
-    world.settle();
-    assert!(world.is_ready, "the supervisor starts without it");
-    let (first, second) = (world.key(&id(0)).unwrap(), world.key(&id(1)).unwrap());
-    assert_eq!(world.actors.keys().copied().collect::<Vec<_>>(), [second]);
-    assert_eq!(world.machine.children[&first].state(), State::Finished);
-
-    world.end(second, ExitClass::Failed);
-    world.gone(second, ExitClass::Failed);
-    world.settle();
-    assert_eq!(world.actors.keys().copied().collect::<Vec<_>>(), [second], "nobody wanted it");
-
-    let (wanted, also) = (world.restart(id(0)), world.restart(id(0)));
-    assert!(world.answers.is_empty(), "its start is not over");
-    world.started(first);
-    assert_eq!(world.answers.remove(&wanted), Some(Answer::Started { key: first }));
-    assert_eq!(world.answers.remove(&also), Some(Answer::AlreadyStarted { key: first }));
-
-    world.end(second, ExitClass::Failed);
-    assert!(world.actors[&first].asked, "it falls with its group");
-    world.gone(first, ExitClass::Shutdown);
-    world.gone(second, ExitClass::Failed);
-    world.settle();
-    assert_eq!(world.actors.len(), 2, "and is started with it");
-    world.tell(Input::Stop);
-    world.settle();
-    assert!(world.ended.is_some());
-}
-
-#[test]
-fn a_child_that_nobody_wanted_is_forgotten_with_its_supervisor_and_one_that_fails_waits_again() {
-    let shape = Shape::Ordered { strategy: Strategy::OneForAll, auto_shutdown: AutoShutdown::Never };
-    let waits = Policy { first: FirstStart::OnRequest, ..policy(Restart::Permanent) };
-    let mut world = World::new(Plan { shape, intensity: Intensity::default() }, vec![(id(0), waits)]);
-    assert!(world.is_ready);
-    let key = world.key(&id(0)).unwrap();
-    let wanted = world.restart(id(0));
-    world.end(key, ExitClass::StartFailed);
-    world.gone(key, ExitClass::StartFailed);
-    assert_eq!(world.answers.remove(&wanted), Some(Answer::StartFailed { key }));
-    assert_eq!(world.machine.children[&key].state(), State::Finished);
-    world.tell(Input::Stop);
-    assert!(world.ended.is_some() && world.machine.children.is_empty());
 }

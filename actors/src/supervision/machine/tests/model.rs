@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::supervision::exit::ExitClass;
 use crate::supervision::machine::Shape;
-use crate::supervision::policy::{AutoShutdown, Domain, Intensity, Restart, Strategy};
+use crate::supervision::policy::{AutoShutdown, Domain, GivenUp, Intensity, Restart, Strategy};
 
 #[derive(Debug, Clone)]
 pub(super) struct Modelled {
@@ -77,7 +77,7 @@ impl Model {
             if let Shape::Dynamic { quarantine_after: Some(limit), .. } = self.shape
                 && attempt >= limit.get()
             {
-                self.children[place].state = Being::Quarantined;
+                self.give_up(place);
                 return;
             }
             if !self.is_bearable(now, place) {
@@ -95,10 +95,17 @@ impl Model {
         let is_bearable = recent <= usize::try_from(self.intensity.restarts()).unwrap();
         match (is_bearable, is_alone) {
             (true, _) => {}
-            (false, true) => self.children[place].state = Being::Quarantined,
+            (false, true) => self.give_up(place),
             (false, false) => self.is_down = true,
         }
         is_bearable
+    }
+
+    fn give_up(&mut self, place: usize) {
+        match self.shape {
+            Shape::Dynamic { given_up: GivenUp::Forgotten, .. } => drop(self.children.remove(place)),
+            _ => self.children[place].state = Being::Quarantined,
+        }
     }
 
     fn restart_group(&mut self, place: usize, attempt: u32) {

@@ -12,9 +12,9 @@ use super::model::{Being, Model};
 use super::world::{Run, World, id, policy};
 use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
-use crate::supervision::machine::{FirstStart, Input, Key, Plan, Policy, Shape};
+use crate::supervision::machine::{Input, Key, Plan, Policy, Shape};
 use crate::supervision::policy::{
-    AutoShutdown, Domain, Intensity, Restart, Shutdown, Significance, Strategy as Order,
+    AutoShutdown, Domain, GivenUp, Intensity, Restart, Shutdown, Significance, Strategy as Order,
 };
 
 fn restarts() -> impl Strategy<Value = Restart> {
@@ -43,10 +43,9 @@ fn shapes() -> impl Strategy<Value = Shape> {
     let ordered =
         (strategy, auto).prop_map(|(strategy, auto_shutdown)| Shape::Ordered { strategy, auto_shutdown });
     let domain = select(vec![Domain::Together, Domain::EachChild]);
-    let dynamic = (1..6_usize, domain, 0..4_u32).prop_map(|(capacity, domain, limit)| Shape::Dynamic {
-        capacity,
-        domain,
-        quarantine_after: NonZeroU32::new(limit),
+    let given_up = select(vec![GivenUp::Quarantined, GivenUp::Forgotten]);
+    let dynamic = (1..6_usize, domain, 0..4_u32, given_up).prop_map(|(capacity, domain, limit, given_up)| {
+        Shape::Dynamic { capacity, domain, quarantine_after: NonZeroU32::new(limit), given_up }
     });
     prop_oneof![3 => ordered, 2 => dynamic]
 }
@@ -191,15 +190,8 @@ proptest! {
         rolls in vec(any::<u64>(), 1..5),
     ) {
         let backoff = Backoff::new(Duration::from_millis(300), Duration::from_secs(3), Duration::from_secs(5));
-        let policy = |restart| {
-            let waits = match restart {
-                Restart::Permanent => rolls[0] % 2 == 1,
-                Restart::Transient(_) => rolls[0] % 3 == 1,
-                Restart::Temporary(_) => rolls[0] % 5 == 1,
-            };
-            let first = if waits { FirstStart::OnRequest } else { FirstStart::AtOnce };
-            Policy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff, first }
-        };
+        let policy =
+            |restart| Policy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff };
         let mut world = World::new(plan, first_children(&plan, &first, policy));
         for (step, event) in events.into_iter().enumerate() {
             world.roll = rolls[step % rolls.len()];
@@ -209,7 +201,7 @@ proptest! {
             };
             match event {
                 Wild::Start(number, restart, shutdown) => {
-                    world.start(id(number), Policy { restart, shutdown, backoff, first: FirstStart::AtOnce });
+                    world.start(id(number), Policy { restart, shutdown, backoff });
                 }
                 Wild::Restart(number) => drop(world.restart(id(number))),
                 Wild::Terminate(number) => drop(world.terminate(id(number))),

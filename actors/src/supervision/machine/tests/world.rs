@@ -7,7 +7,7 @@ use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
 use crate::supervision::machine::{
-    Answer, Effect, FirstStart, Generation, Input, Key, Machine, Moment, Plan, Policy, Shape, Ticket, Why,
+    Answer, Effect, Generation, Input, Key, Machine, Moment, Plan, Policy, Shape, Ticket, Why,
 };
 use crate::supervision::policy::{Restart, Shutdown, Strategy};
 
@@ -16,7 +16,7 @@ pub(super) fn id(number: usize) -> ChildId {
 }
 
 pub(super) fn policy(restart: Restart) -> Policy {
-    Policy { restart, shutdown: Shutdown::Unlimited, backoff: Backoff::NONE, first: FirstStart::AtOnce }
+    Policy { restart, shutdown: Shutdown::Unlimited, backoff: Backoff::NONE }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl World {
                 assert!(!self.actors.contains_key(&key), "{key:?} is forgotten while it is there");
                 self.ids.remove(&key);
             }
-            Effect::Became { key, .. } => assert!(self.ids.contains_key(&key)),
+            Effect::Became { key, .. } | Effect::GiveUp { key } => assert!(self.ids.contains_key(&key)),
             Effect::Ready => self.is_ready = true,
             Effect::Closing { .. } => {}
             Effect::Exit { why } => {

@@ -39,6 +39,7 @@ fn request(messages: Vec<Message>) -> Request {
         tools: Arc::from([tool("view"), tool("bash_tool")]),
         messages: messages.into_iter().map(Arc::new).collect(),
         container: None,
+        hosted: Arc::default(),
     }
 }
 

@@ -12,8 +12,8 @@ use tempfile::tempdir;
 use super::{answer, asked, events, model, request, script_error, with_results};
 use crate::scripted::{RecordError, Recorder, ScriptError, ScriptedModel, request_digest};
 use crate::{
-    ApiErrorKind, Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
-    Response, Role, StopReason, Usage, model_fn,
+    ApiErrorKind, Block, CallEffects, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream,
+    Request, Response, Role, StopReason, Usage, model_fn,
 };
 
 /// Keeps what a model is sent, as the bytes of a request's body.
@@ -99,6 +99,27 @@ async fn a_recording_replays_to_equal_requests_and_answers() {
         assert_eq!(*replay.bodies.lock().unwrap(), *live.bodies.lock().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
     }
+}
+
+#[test]
+fn a_recorder_says_of_effects_what_its_model_says() {
+    struct Acting;
+    impl Model for Acting {
+        fn stream(&self, _: Request) -> ModelStream {
+            futures_util::stream::empty().boxed()
+        }
+
+        fn effects(&self, _: &Request) -> CallEffects {
+            CallEffects::Possible
+        }
+    }
+    let folder = tempdir().unwrap();
+    let record = |name: &str| folder.path().join(name);
+    let plain = request(vec![asked()]);
+    let acting = Recorder::create(Acting, record("acting.json")).unwrap();
+    let answering = Recorder::create(service(), record("answering.json")).unwrap();
+    assert_eq!(acting.effects(&plain), CallEffects::Possible);
+    assert_eq!(answering.effects(&plain), CallEffects::None);
 }
 
 #[tokio::test]

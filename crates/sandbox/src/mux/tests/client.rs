@@ -294,3 +294,30 @@ proptest! {
         });
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_and_its_end_are_calls_and_another_reply_loses_the_sandbox() {
+    let (sandbox, mut guest) = greeted().await;
+    let serve = async |guest: &mut Fake, expected: Request, reply: Reply| {
+        let open = guest.heard().await.unwrap();
+        assert_eq!(open.json::<Open>().unwrap().request, expected);
+        guest.reply(open.channel, Ok(reply)).await;
+    };
+    let paused = Reply::Pause { processes: 2 };
+    let (done, ()) = tokio::join!(sandbox.pause(soon()), serve(&mut guest, Request::Pause, paused.clone()));
+    done.unwrap();
+    let resumed = Reply::Resume { processes: 2 };
+    let (done, ()) = tokio::join!(sandbox.resume(soon()), serve(&mut guest, Request::Resume, resumed));
+    done.unwrap();
+    let refused = async {
+        let open = guest.heard().await.unwrap();
+        let error = GuestError { code: ErrorCode::BadRequest, message: "a program runs".to_owned() };
+        guest.reply(open.channel, Err(error)).await;
+    };
+    let (done, ()) = tokio::join!(sandbox.pause(soon()), refused);
+    assert_eq!(done.unwrap_err().kind(), SandboxErrorKind::BadRequest);
+    assert!(sandbox.failure().is_none());
+    let (done, ()) = tokio::join!(sandbox.resume(soon()), serve(&mut guest, Request::Resume, paused));
+    assert_eq!(done.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert!(sandbox.failure().is_some());
+}

@@ -13,6 +13,7 @@ pub(crate) mod files;
 pub(crate) mod fortress;
 pub(crate) mod limits;
 pub(crate) mod links;
+pub(crate) mod pauses;
 pub(crate) mod usability;
 
 /// Makes tests of the functions.
@@ -43,10 +44,18 @@ macro_rules! conformance {
             files::contexts_that_make_no_sense_are_refused,
             links::no_path_leads_out_of_the_roots,
             links::no_race_of_links_leads_out_of_the_roots,
+            pauses::what_was_left_running_stands_still_and_goes_on,
+            pauses::a_command_has_what_was_paused_go_on,
+            pauses::a_sandbox_with_a_call_under_way_is_not_paused,
+            pauses::a_pause_keeps_to_the_bounds_of_its_call,
+            pauses::a_paused_sandbox_is_cleaned_up,
+            pauses::a_paused_sandbox_that_is_dropped_leaves_nothing,
+            pauses::a_killed_guest_of_a_paused_sandbox_is_noticed_and_leaves_nothing,
         }
         $crate::conformance! { named_tests: $kind;
             bulk::memory_is_flat_whatever_passes_through,
             ends::a_killed_host_leaves_nothing,
+            pauses::a_killed_host_leaves_nothing_of_a_paused_sandbox,
         }
     };
     (shared: $kind:expr) => {

@@ -1,0 +1,197 @@
+//! The actor that does for a session's artifacts what takes long, and has the session's actor record what came of it.
+//!
+//! Each request is a tracked task of its own: it ends when nobody waits for it any more, at its deadline, and with the actor. State:
+//! which names are being taken in, so that no file is read for a name that somebody else is about to have.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use conjure_artifact::{ArtifactError, ArtifactUri, OutputContent, Registration, Resolved, Source};
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_conversation::{Artifact, ArtifactChange, ArtifactName, Rejection};
+use tokio_util::sync::CancellationToken;
+
+use super::parts::ArtifactParts;
+use super::request::ArtifactRequest;
+use crate::session::{Answer, Mail, Parcel, SessionError, SessionMessage, Shared, lock};
+use crate::supervision::{Address, Context, Failure, Flow, Job, Reply, SendError, Worker};
+
+/// How many requests may be under way.
+const MOST: usize = 32;
+
+/// What it is made of.
+#[derive(Clone)]
+pub(crate) struct Makings {
+    pub(crate) parts: ArtifactParts,
+    pub(crate) shared: Arc<Shared>,
+    /// Who records.
+    pub(crate) session: Address<Mail>,
+}
+
+pub(crate) struct ArtifactRegistryActor {
+    makings: Makings,
+    taking_in: Arc<Mutex<BTreeSet<ArtifactName>>>,
+    under_way: Vec<Job>,
+}
+
+impl ArtifactRegistryActor {
+    pub(crate) fn new(makings: Makings) -> Self {
+        Self { makings, taking_in: Arc::default(), under_way: Vec::new() }
+    }
+
+    fn run(&mut self, work: impl Future<Output = ()> + Send + 'static, context: &Context<ArtifactRequest>) {
+        self.under_way.push(context.spawn(work));
+    }
+}
+
+impl Worker for ArtifactRegistryActor {
+    type Message = ArtifactRequest;
+
+    async fn handle(
+        &mut self,
+        request: ArtifactRequest,
+        context: &Context<ArtifactRequest>,
+    ) -> Result<Flow, Failure> {
+        self.under_way.retain(|job| !job.is_finished());
+        if self.under_way.len() >= MOST {
+            request.refuse(SessionError::overloaded("what works with the session's artifacts"));
+            return Ok(Flow::Continue);
+        }
+        let makings = self.makings.clone();
+        match request {
+            ArtifactRequest::Register { registration, reply } => {
+                let name = registration.name.clone();
+                let Some(taking_in) = TakingIn::begin(&self.taking_in, &name) else {
+                    reply.send(Err(ArtifactError::Exists { name }.into()));
+                    return Ok(Flow::Continue);
+                };
+                let work = |until| async move {
+                    let _until_recorded = taking_in;
+                    makings.register(*registration, until).await
+                };
+                self.run(answered(reply, work), context);
+            }
+            ArtifactRequest::Resolve { uri, reply } => {
+                let work = |until| async move { makings.resolve(&uri, until).await };
+                self.run(answered(reply, work), context);
+            }
+            ArtifactRequest::Open { uri, reply } => {
+                let work = |until| async move { makings.open(&uri, until).await };
+                self.run(answered(reply, work), context);
+            }
+            ArtifactRequest::Store { file, content, reply } => {
+                let work = |_| async move {
+                    let store = makings.parts.resolver.store().clone();
+                    let stored = content.store(&store, makings.parts.options().max_file_size).await?;
+                    Ok(Source::stored(&store, stored.digest, file.content_type))
+                };
+                self.run(answered(reply, work), context);
+            }
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+/// Does the work until nobody wants it any more, and answers.
+async fn answered<T, F, W>(mut reply: Answer<T>, work: F)
+where
+    T: Send + 'static,
+    F: FnOnce(Deadline) -> W,
+    W: Future<Output = Result<T, SessionError>>,
+{
+    let until = reply.deadline();
+    let outcome = tokio::select! {
+        biased;
+        outcome = work(until) => outcome,
+        () = reply.abandoned() => return,
+        () = SystemClock.sleep_until(until) => Err(SessionError::DeadlinePassed),
+    };
+    reply.send(outcome);
+}
+
+impl Makings {
+    async fn register(&self, registration: Registration, until: Deadline) -> Result<Artifact, SessionError> {
+        let Self { parts, shared, .. } = self;
+        let name = registration.name.clone();
+        // Nothing is read for a name that is taken.
+        if shared.artifacts(parts).iter().any(|artifact| artifact.name == name) {
+            return Err(ArtifactError::Exists { name }.into());
+        }
+        if let Source::Stored { store, .. } = &registration.source
+            && store.root() != parts.resolver.store().root()
+        {
+            let reason = "the content lies in another store than that of the session's tenant".to_owned();
+            return Err(ArtifactError::Unsupported(reason).into());
+        }
+        // Dropping the future ends the work.
+        let cancel = CancellationToken::new();
+        let artifact = parts.intake.take_in(registration, parts.resolver.store(), &cancel).await?;
+        let change = ArtifactChange::Register(Box::new(artifact.clone()));
+        self.record(change, until).await?;
+        let recorded = shared.artifacts(parts).iter().find(|artifact| artifact.name == name).cloned();
+        // It may have been unregistered since.
+        Ok(recorded.map_or(artifact, Arc::unwrap_or_clone))
+    }
+
+    async fn resolve(&self, uri: &ArtifactUri, until: Deadline) -> Result<Resolved, SessionError> {
+        let Self { parts, shared, .. } = self;
+        let artifacts = shared.artifacts(parts);
+        let cancel = CancellationToken::new();
+        let resolved = parts.resolver.resolve(uri, &artifacts, until, &cancel).await?;
+        if let Some(fetched) = &resolved.fetched {
+            match self.record(ArtifactChange::Fetch(Box::new(fetched.clone())), until).await {
+                // It was unregistered meanwhile.
+                Ok(()) | Err(SessionError::Rejected(Rejection::NoArtifact { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(resolved)
+    }
+
+    async fn open(&self, uri: &ArtifactUri, until: Deadline) -> Result<OutputContent, SessionError> {
+        let resolved = self.resolve(uri, until).await?;
+        Ok(self.parts.resolver.open(&resolved).await?)
+    }
+
+    /// Returns when the session has recorded it.
+    async fn record(&self, change: ArtifactChange, until: Deadline) -> Result<(), SessionError> {
+        let (reply, answer) = Reply::new(until);
+        tokio::pin!(answer);
+        let mut message = SessionMessage::ChangeArtifacts { change, reply };
+        loop {
+            let (parcel, returned) = Parcel::new(message);
+            match self.session.send_by(Mail::Said(parcel), until).await {
+                Ok(()) => {}
+                Err(SendError::DeadlinePassed(_)) => return Err(SessionError::DeadlinePassed),
+                // It ends, and this with it.
+                Err(_) => return Err(SessionError::Lost),
+            }
+            message = tokio::select! {
+                biased;
+                // Nobody opened it, or nobody took it up: the turn that it was for has just ended.
+                Ok(message) = returned => message,
+                answer = &mut answer => return answer.unwrap_or(Err(SessionError::Lost)),
+                () = SystemClock.sleep_until(until) => return Err(SessionError::DeadlinePassed),
+            };
+        }
+    }
+}
+
+/// A name that is being taken in, until this is dropped.
+struct TakingIn {
+    name: ArtifactName,
+    names: Arc<Mutex<BTreeSet<ArtifactName>>>,
+}
+
+impl TakingIn {
+    fn begin(names: &Arc<Mutex<BTreeSet<ArtifactName>>>, name: &ArtifactName) -> Option<Self> {
+        let is_free = lock(names).insert(name.clone());
+        is_free.then(|| Self { name: name.clone(), names: Arc::clone(names) })
+    }
+}
+
+impl Drop for TakingIn {
+    fn drop(&mut self) {
+        lock(&self.names).remove(&self.name);
+    }
+}

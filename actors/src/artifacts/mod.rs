@@ -1,0 +1,32 @@
+//! The artifacts of a session (ADR-0018, section 2): what it is given, by name, and what its host asks of them.
+//!
+//! What a session has is recorded by its conversation, and its bytes lie in its tenant's store: a restart loses nothing. The
+//! `ArtifactRegistryActor` does what takes long, beside the session's actor: it takes files in, resolves references, fetches URLs for
+//! the host; then the session's actor records what came of it, also while a turn runs: the next call of a tool sees it. It is started by
+//! the first request that needs it, stands below the session's actor, so that its death is not the session's, and goes when nobody asks
+//! anything for a while: a session without artifacts has none.
+//!
+//! Tools resolve references by themselves (`conjure_toolbox`): nothing of theirs passes through here.
+//!
+//! **When artifacts go.** With the session; when they are unregistered; and when nothing was recorded in the session for
+//! [`ArtifactOptions::session_ttl`](conjure_artifact::ArtifactOptions::session_ttl), an hour unless the host says otherwise, and no turn
+//! runs or waits for a person. That is seen when somebody uses the session again: from then on they are gone as if they were
+//! unregistered, and that is recorded.
+//!
+//! State: requests under way, in memory. They end as lost with the actor or its session; what was recorded is recorded, and a content
+//! that was stored and not recorded is garbage of its store.
+
+mod actor;
+mod failure;
+mod handle;
+mod parts;
+mod place;
+mod request;
+
+pub use failure::ArtifactFailure;
+pub use handle::Artifacts;
+pub use parts::{ArtifactParts, ContentKeeper};
+pub use request::ArtifactRequest;
+
+pub(crate) use actor::Makings;
+pub(crate) use place::RegistryPlace;

@@ -1,0 +1,437 @@
+//! Pauses of executors that do what a test says: they cannot be paused, fail at it, hang in it, or end meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_actors::executors::{ExecutorOptions, ExecutorSource, ExecutorsSpec, SupervisedExecutor};
+use conjure_actors::supervision::{Root, Strategy, SupervisorSpec};
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_sandbox::{
+    CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, SandboxError, SandboxErrorKind, View,
+    Written,
+};
+use conjure_toolbox::fake::{FakeCommand, FakeExecutor, exited};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join, join_all};
+use tokio::sync::Semaphore;
+
+use crate::bed::{id, options, soon};
+
+/// What a pause or its end comes to; where nothing else is said, it is done.
+enum Plan {
+    Fail(SandboxErrorKind),
+    /// It is done when the semaphore has a permit.
+    Wait(Arc<Semaphore>),
+    /// It never says how it went.
+    Hang,
+}
+
+/// What all sandboxes of a test have done.
+#[derive(Default)]
+struct Log {
+    made: usize,
+    pauses: usize,
+    resumes: usize,
+    /// In this moment.
+    running: usize,
+    is_still: bool,
+    is_pausing: bool,
+    /// What must not be.
+    wrong: Vec<&'static str>,
+    plans_of_pauses: VecDeque<Plan>,
+    plans_of_resumes: VecDeque<Plan>,
+}
+
+#[derive(Clone)]
+struct World(Arc<Mutex<Log>>);
+
+impl World {
+    fn look<T>(&self, look: impl FnOnce(&mut Log) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    /// How many were made, how often they were paused and resumed.
+    fn counts(&self) -> (usize, usize, usize) {
+        self.look(|log| (log.made, log.pauses, log.resumes))
+    }
+
+    /// Sandboxes of these, in a tree.
+    async fn tree(&self, pause_after: Duration) -> (Root, SupervisedExecutor) {
+        let mut treated = ExecutorOptions::default();
+        treated.pause_after = Some(pause_after);
+        let source = Arc::new(Restful { world: self.clone(), layout: FakeExecutor::new().layout().clone() });
+        let (child, executor) = ExecutorsSpec::new(source).options(treated).build().unwrap();
+        let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(child).unwrap().build().0;
+        (Root::spawn(root, soon()).await.unwrap(), executor)
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+fn world() -> World {
+    World(Arc::default())
+}
+
+#[derive(Debug)]
+struct Restful {
+    world: World,
+    layout: Layout,
+}
+
+impl ExecutorSource for Restful {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn open(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        self.world.look(|log| (log.made, log.is_still) = (log.made + 1, false));
+        let fake = FakeExecutor::new().with_command("true", FakeCommand::Ends(exited(0, "")));
+        let resting = Resting { world: self.world.clone(), fake };
+        Box::pin(async { Ok(Box::new(resting) as Box<dyn Executor>) })
+    }
+}
+
+#[derive(Debug)]
+struct Resting {
+    world: World,
+    fake: FakeExecutor,
+}
+
+impl Resting {
+    async fn planned(plan: Option<Plan>) -> Result<(), SandboxError> {
+        match plan {
+            None => Ok(()),
+            Some(Plan::Fail(kind)) => Err(SandboxError::new(kind, "it was made so")),
+            Some(Plan::Wait(gate)) => {
+                gate.acquire().await.unwrap().forget();
+                Ok(())
+            }
+            Some(Plan::Hang) => std::future::pending().await,
+        }
+    }
+}
+
+/// Something is under way until this is dropped, which is noted so.
+struct UnderWay<'a>(&'a World, fn(&mut Log));
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.look(self.1);
+    }
+}
+
+impl Executor for Resting {
+    fn layout(&self) -> &Layout {
+        self.fake.layout()
+    }
+
+    fn run<'a>(
+        &'a self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
+        Box::pin(async {
+            self.world.look(|log| {
+                if log.is_still || log.is_pausing {
+                    log.wrong.push("a command was run in what stands still");
+                }
+                log.running += 1;
+            });
+            let _running = UnderWay(&self.world, |log| log.running -= 1);
+            tokio::task::yield_now().await;
+            self.fake.run(command, options).await
+        })
+    }
+
+    fn view<'a>(
+        &'a self,
+        path: &'a str,
+        range: Option<LineRange>,
+        max_bytes: u64,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<View, SandboxError>> {
+        self.fake.view(path, range, max_bytes, options)
+    }
+
+    fn create_file<'a>(
+        &'a self,
+        path: &'a str,
+        content: &'a [u8],
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        self.fake.create_file(path, content, options)
+    }
+
+    fn str_replace<'a>(
+        &'a self,
+        path: &'a str,
+        old: &'a str,
+        new: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+        self.fake.str_replace(path, old, new, options)
+    }
+
+    fn pause(&self, _: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            let plan = self.world.look(|log| {
+                if log.running > 0 || log.is_pausing {
+                    log.wrong.push("it was paused while a command ran");
+                }
+                (log.pauses, log.is_pausing) = (log.pauses + 1, true);
+                log.plans_of_pauses.pop_front()
+            });
+            let _under_way = UnderWay(&self.world, |log| log.is_pausing = false);
+            tokio::task::yield_now().await;
+            Self::planned(plan).await?;
+            self.world.look(|log| log.is_still = true);
+            Ok(())
+        })
+    }
+
+    fn resume(&self, _: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            let plan = self.world.look(|log| {
+                if log.is_pausing {
+                    log.wrong.push("it was resumed while it was being paused");
+                }
+                log.resumes += 1;
+                log.plans_of_resumes.pop_front()
+            });
+            tokio::task::yield_now().await;
+            Self::planned(plan).await?;
+            self.world.look(|log| log.is_still = false);
+            Ok(())
+        })
+    }
+}
+
+async fn run(executor: &SupervisedExecutor) -> Result<(), SandboxError> {
+    executor.run(Command::bash("true"), options()).await.map(drop)
+}
+
+async fn pass(time: Duration) {
+    SystemClock.sleep_until(SystemClock.deadline(time)).await;
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test(start_paused = true)]
+async fn one_pause_lasts_until_the_next_call() {
+    let world = world();
+    let (root, executor) = world.tree(MINUTE).await;
+    for round in 1..=3 {
+        run(&executor).await.unwrap();
+        pass(MINUTE - Duration::from_secs(1)).await;
+        assert_eq!(world.counts(), (1, round - 1, round - 1), "it is too early");
+        pass(HOUR).await;
+        assert_eq!(world.counts(), (1, round, round - 1));
+    }
+    root.shutdown(soon()).await.unwrap();
+    assert_eq!(world.counts(), (1, 3, 2), "its end does not resume it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_paused_is_asked_once() {
+    let world = world();
+    world.look(|log| log.plans_of_pauses.push_back(Plan::Fail(SandboxErrorKind::Unsupported)));
+    let (root, executor) = world.tree(MINUTE).await;
+    for _ in 0..3 {
+        run(&executor).await.unwrap();
+        pass(HOUR).await;
+    }
+    assert_eq!(world.counts(), (1, 1, 0));
+    root.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_fails_is_taken_back_and_tried_again_later() {
+    let world = world();
+    world.look(|log| {
+        log.plans_of_pauses.extend([SandboxErrorKind::Io, SandboxErrorKind::TimedOut].map(Plan::Fail))
+    });
+    let (root, executor) = world.tree(Duration::from_millis(1)).await;
+    run(&executor).await.unwrap();
+    pass(Duration::from_secs(29)).await;
+    assert_eq!(world.counts(), (1, 1, 1), "it goes on, and is left alone for some time");
+    pass(Duration::from_secs(2)).await;
+    assert_eq!(world.counts(), (1, 2, 2));
+    pass(MINUTE).await;
+    assert_eq!(world.counts(), (1, 3, 2), "then it was paused");
+    run(&executor).await.unwrap();
+    assert_eq!(world.counts(), (1, 3, 3));
+    root.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_never_ends_is_given_up() {
+    let world = world();
+    world.look(|log| log.plans_of_pauses.push_back(Plan::Hang));
+    world.look(|log| log.plans_of_resumes.extend([Plan::Hang, Plan::Fail(SandboxErrorKind::Io)]));
+    let (root, executor) = world.tree(MINUTE).await;
+    run(&executor).await.unwrap();
+    pass(2 * MINUTE).await;
+    assert_eq!(world.counts(), (1, 1, 1));
+    // What may stand still is resumed before anything is run, or nothing is.
+    let refused = run(&executor).await.unwrap_err();
+    assert_eq!(refused.kind(), SandboxErrorKind::Unavailable);
+    assert!(refused.to_string().contains("could not be resumed: it was made so"), "{refused}");
+    run(&executor).await.unwrap();
+    assert_eq!(world.counts(), (1, 1, 3));
+    root.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_comes_while_a_pause_is_under_way_waits_for_it_and_resumes() {
+    let world = world();
+    let gate = Arc::new(Semaphore::new(0));
+    world.look(|log| log.plans_of_pauses.push_back(Plan::Wait(Arc::clone(&gate))));
+    let (root, executor) = world.tree(MINUTE).await;
+    run(&executor).await.unwrap();
+    pass(MINUTE + Duration::from_secs(1)).await;
+    assert_eq!(world.counts(), (1, 1, 0));
+    // One of them cannot wait so long, and another is not wanted any more.
+    let short = CallOptions::until(SystemClock.deadline(Duration::from_secs(1)));
+    let late = executor.run(Command::bash("true"), short).await.unwrap_err();
+    assert_eq!(late.kind(), SandboxErrorKind::TimedOut, "{late}");
+    let unwanted = options();
+    let cancel = unwanted.cancel.clone();
+    let cancelling = async { cancel.cancel() };
+    let (cancelled, ()) = join(executor.run(Command::bash("true"), unwanted), cancelling).await;
+    assert_eq!(cancelled.unwrap_err().kind(), SandboxErrorKind::Cancelled);
+    let opening = async {
+        tokio::task::yield_now().await;
+        gate.add_permits(1);
+    };
+    let ((first, second), ()) = join(join(run(&executor), run(&executor)), opening).await;
+    first.unwrap();
+    second.unwrap();
+    assert_eq!(world.counts(), (1, 1, 1), "the first of them resumes for both");
+    assert_eq!(world.look(|log| log.wrong.clone()), [""; 0]);
+    root.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_or_dropped_while_it_resumes_leaves_that_to_the_next_one() {
+    let world = world();
+    let (root, executor) = world.tree(MINUTE).await;
+    run(&executor).await.unwrap();
+    pass(HOUR).await;
+    world.look(|log| log.plans_of_resumes.extend([Plan::Hang, Plan::Hang, Plan::Hang]));
+    let unwanted = options();
+    let cancel = unwanted.cancel.clone();
+    let cancelling = async {
+        tokio::task::yield_now().await;
+        cancel.cancel();
+    };
+    let (cancelled, ()) = join(executor.run(Command::bash("true"), unwanted), cancelling).await;
+    assert_eq!(cancelled.unwrap_err().kind(), SandboxErrorKind::Cancelled);
+    let short = CallOptions::until(SystemClock.deadline(Duration::from_secs(1)));
+    let late = executor.run(Command::bash("true"), short).await.unwrap_err();
+    assert_eq!(late.kind(), SandboxErrorKind::TimedOut, "{late}");
+    let mut dropped = executor.run(Command::bash("true"), options());
+    assert!(dropped.as_mut().now_or_never().is_none());
+    drop(dropped);
+    assert_eq!(world.counts(), (1, 1, 3));
+    // Nobody calls: it is paused anew, whatever has become of it.
+    pass(HOUR).await;
+    assert_eq!(world.counts(), (1, 2, 3));
+    run(&executor).await.unwrap();
+    assert_eq!(world.counts(), (1, 2, 4));
+    assert_eq!(world.look(|log| log.wrong.clone()), [""; 0]);
+    root.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_a_paused_one_lost_has_the_next_one() {
+    let world = world();
+    let (root, executor) = world.tree(MINUTE).await;
+    run(&executor).await.unwrap();
+    pass(HOUR).await;
+    world.look(|log| log.plans_of_resumes.push_back(Plan::Fail(SandboxErrorKind::Lost)));
+    run(&executor).await.unwrap();
+    assert_eq!(world.counts(), (2, 1, 1));
+    assert!(executor.take_notice().unwrap().contains("it was made so"));
+    root.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_lost_while_it_is_being_paused_is_replaced() {
+    let world = world();
+    world.look(|log| log.plans_of_pauses.push_back(Plan::Fail(SandboxErrorKind::Lost)));
+    let (root, executor) = world.tree(MINUTE).await;
+    run(&executor).await.unwrap();
+    pass(MINUTE + Duration::from_secs(1)).await;
+    // It does not tell its end: the next call finds it out.
+    assert_eq!(world.counts(), (1, 1, 0));
+    world.look(|log| log.plans_of_resumes.push_back(Plan::Fail(SandboxErrorKind::Lost)));
+    run(&executor).await.unwrap();
+    assert_eq!(world.counts(), (2, 1, 1));
+    root.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_ends_while_a_pause_or_its_end_is_under_way() {
+    for in_pause in [true, false] {
+        let world = world();
+        let (root, executor) = world.tree(MINUTE).await;
+        run(&executor).await.unwrap();
+        if in_pause {
+            world.look(|log| log.plans_of_pauses.push_back(Plan::Hang));
+            pass(MINUTE + Duration::from_secs(1)).await;
+            assert_eq!(world.counts(), (1, 1, 0));
+            root.shutdown(soon()).await.unwrap();
+        } else {
+            world.look(|log| log.plans_of_resumes.push_back(Plan::Hang));
+            pass(HOUR).await;
+            let (ended, shut) = join(run(&executor), async {
+                tokio::task::yield_now().await;
+                root.shutdown(soon()).await
+            })
+            .await;
+            assert!(ended.is_err());
+            shut.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_call_ever_runs_in_what_stands_still() {
+    let world = world();
+    let (root, executor) = world.tree(Duration::from_micros(50)).await;
+    let callers = (0..4_u64).map(|caller| {
+        let executor = executor.clone();
+        async move {
+            for round in 0..500_u64 {
+                run(&executor).await.unwrap();
+                if round % 7 == caller {
+                    pass(Duration::from_micros(round % 11 * 60)).await;
+                }
+                if round % 5 == 0 {
+                    // Dropped at any point.
+                    let mut dropped = executor.run(Command::bash("true"), options());
+                    for _ in 0..round % 4 {
+                        if dropped.as_mut().now_or_never().is_some() {
+                            break;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        }
+    });
+    #[expect(clippy::disallowed_methods, reason = "callers of a host, in parallel")]
+    let callers: Vec<_> = callers.map(tokio::spawn).collect();
+    join_all(callers).await.into_iter().for_each(|caller| caller.unwrap());
+    assert_eq!(world.look(|log| log.wrong.clone()), [""; 0]);
+    let (made, pauses, resumes) = world.counts();
+    assert_eq!(made, 1);
+    assert!(pauses > 10 && resumes > 10, "{pauses} pauses, {resumes} resumes");
+    root.shutdown(soon()).await.unwrap();
+}

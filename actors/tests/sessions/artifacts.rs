@@ -1,0 +1,349 @@
+//! What sessions are given, by name: recorded, kept, found again, and gone when it is to be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use conjure_actors::artifacts::{ArtifactParts, ContentKeeper};
+use conjure_actors::session::{Fitting, Outfit, Session, SessionError, SessionParts};
+use conjure_actors::supervision::Failure;
+use conjure_artifact::{
+    ArtifactErrorKind, ArtifactOptions, Fetch, FetchFuture, FetchRequest, Fetched, Intake, Registration,
+    Resolver, Source, WorkspaceOutputs,
+};
+use conjure_base::{Digest, TenantId};
+use conjure_conversation::{ArtifactContent, EventKind, Rejection};
+use conjure_journal::MemoryJournal;
+use conjure_store::{Store, Variant};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::support::of;
+use crate::world::{Host, Stage, answered, follow, options};
+
+/// A tenant's store, what is fetched of the web, and what was kept.
+#[derive(Clone)]
+struct Bench {
+    stage: Stage,
+    folder: Arc<tempfile::TempDir>,
+    store: Store,
+    options: Arc<ArtifactOptions>,
+    fetches: Arc<AtomicU32>,
+    /// Whether fetches come to an end.
+    may_end: watch::Sender<bool>,
+    kept: watch::Sender<Vec<ArtifactContent>>,
+    has_parts: bool,
+    workspace: Option<std::path::PathBuf>,
+}
+
+impl Bench {
+    fn new(options: ArtifactOptions) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let store = Store::open(&folder.path().join("store")).unwrap();
+        Self {
+            stage: Stage::default(),
+            folder,
+            store,
+            options: Arc::new(options),
+            fetches: Arc::default(),
+            may_end: watch::Sender::new(true),
+            kept: watch::Sender::default(),
+            has_parts: true,
+            workspace: None,
+        }
+    }
+
+    async fn host(&self) -> Host {
+        self.host_over(MemoryJournal::new()).await
+    }
+
+    async fn host_over(&self, journal: MemoryJournal) -> Host {
+        Host::fitted(of(journal), self.stage.clone(), options("first"), Arc::new(self.clone())).await
+    }
+
+    fn file(&self, name: &str, content: &str) -> std::path::PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Fetch for Bench {
+    fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a> {
+        async move {
+            self.fetches.fetch_add(1, Ordering::SeqCst);
+            assert!(!request.url.ends_with("panic"), "the fetch panics");
+            self.may_end.subscribe().wait_for(|may| *may).await.unwrap();
+            let inserted = request.store.insert_bytes(request.url.as_bytes(), Variant::Plain)?;
+            Ok(Fetched {
+                content: ArtifactContent { digest: inserted.digest, size: inserted.size },
+                content_type: "application/json".to_owned(),
+                name: "data.json".to_owned(),
+            })
+        }
+        .boxed()
+    }
+}
+
+impl ContentKeeper for Bench {
+    fn keep(&self, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
+        async move {
+            self.kept.send_replace(contents);
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl Outfit for Bench {
+    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+        async move {
+            let (tenant, options) = (fitting.key.tenant.clone(), Arc::clone(&self.options));
+            let parts = self.stage.outfit(fitting).await?;
+            let resolver = Resolver::new(tenant, self.store.clone(), Arc::clone(&options));
+            let artifacts = ArtifactParts {
+                intake: Intake::new(options),
+                resolver: resolver.with_fetch(Arc::new(self.clone())),
+                keeper: Arc::new(self.clone()),
+            };
+            let workspace = self.workspace.iter();
+            let outputs = workspace.map(|path| Arc::new(WorkspaceOutputs::new(path)) as _).collect();
+            Ok(SessionParts { artifacts: self.has_parts.then_some(artifacts), outputs, ..parts })
+        }
+        .boxed()
+    }
+}
+
+fn content(text: &'static str) -> Source {
+    Source::content(text, "text/csv")
+}
+
+async fn names(session: &Session) -> Vec<String> {
+    let listed = session.artifacts().list().await.unwrap();
+    listed.into_iter().map(|artifact| artifact.name.to_string()).collect()
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, SessionError>) -> ArtifactErrorKind {
+    match result {
+        Err(SessionError::Artifact(failure)) => failure.kind(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A millisecond at most, where the time to live is none.
+async fn until_expired(session: &Session) {
+    while !names(session).await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn read(session: &Session, uri: &str) -> Vec<u8> {
+    let mut content = session.artifacts().open(uri).await.unwrap();
+    let mut bytes = Vec::new();
+    while let Some(piece) = content.stream.next().await {
+        bytes.extend_from_slice(&piece.unwrap());
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn a_session_is_given_artifacts_which_survive_it() {
+    let bench = Bench::new(ArtifactOptions::default());
+    let journal = MemoryJournal::new();
+    let host = bench.host_over(journal.clone()).await;
+    let session = host.open().await;
+    let artifacts = session.artifacts();
+    let path = bench.file("sales.csv", "a,b\n1,2\n");
+    let sales = artifacts.register("sales", Source::file(&path)).await.unwrap();
+    assert_eq!((sales.variable.as_str(), sales.size()), ("ARTIFACT_SALES", Some(8)));
+    let mut config = Registration::new("config".parse().unwrap(), content("x"));
+    config.metadata = BTreeMap::from([("from".to_owned(), json!("a form"))]);
+    artifacts.register_with(config).await.unwrap();
+    // What becomes of the file changes nothing.
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(read(&session, "file://sales").await, b"a,b\n1,2\n");
+
+    assert_eq!(kind(artifacts.register("sales", content("y")).await), ArtifactErrorKind::Exists);
+    assert_eq!(kind(artifacts.register("../sales", content("y")).await), ArtifactErrorKind::InvalidName);
+    assert_eq!(kind(artifacts.register("gone", Source::file(&path)).await), ArtifactErrorKind::FileNotFound);
+    assert_eq!(kind(artifacts.info("gone").await), ArtifactErrorKind::ArtifactNotFound);
+    assert_eq!(kind(artifacts.resolve("file://gone").await), ArtifactErrorKind::ArtifactNotFound);
+    assert_eq!(kind(artifacts.resolve("ftp://gone").await), ArtifactErrorKind::InvalidUri);
+    let absent = artifacts.unregister("gone").await.unwrap_err();
+    assert_eq!(absent, SessionError::Rejected(Rejection::NoArtifact { name: "gone".parse().unwrap() }));
+
+    let before = artifacts.list().await.unwrap();
+    bench.kept.subscribe().wait_for(|kept| kept.len() == 2).await.unwrap();
+    session.kill();
+    assert_eq!(artifacts.list().await.unwrap(), before);
+    let key = crate::world::key(&session);
+    drop((session, artifacts));
+    host.shutdown().await;
+
+    // After a restart, too.
+    let host = bench.host_over(journal).await;
+    let session = host.session(&key);
+    assert_eq!(session.artifacts().list().await.unwrap(), before);
+    assert_eq!(session.artifacts().info("config").await.unwrap().metadata["from"], "a form");
+    assert_eq!(read(&session, "file://config").await, b"x");
+    session.artifacts().unregister("sales").await.unwrap();
+    bench.kept.subscribe().wait_for(|kept| kept.len() == 1).await.unwrap();
+    session.artifacts().cleanup().await.unwrap();
+    assert_eq!(names(&session).await, [""; 0]);
+    bench.kept.subscribe().wait_for(Vec::is_empty).await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn artifacts_come_and_go_while_a_turn_runs() {
+    let bench = Bench::new(ArtifactOptions::default());
+    let host = bench.host().await;
+    let session = host.open().await;
+    session.artifacts().register("before", content("x")).await.unwrap();
+    let mut turn = session.send("call door").await.unwrap();
+    bench.stage.reached(1).await;
+    session.artifacts().register("during", content("y")).await.unwrap();
+    session.artifacts().unregister("before").await.unwrap();
+    assert_eq!(kind(session.artifacts().register("during", content("y")).await), ArtifactErrorKind::Exists);
+    assert_eq!(names(&session).await, ["during"]);
+    // It is recorded before the turn's end.
+    let events = host.events(&session).await;
+    assert!(!events.iter().any(|event| matches!(event, EventKind::TurnFinished { .. })), "{events:?}");
+    bench.stage.open();
+    assert_eq!(follow(&mut turn).await.1, answered());
+    assert_eq!(names(&session).await, ["during"]);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_url_is_fetched_at_its_first_use_and_what_it_led_to_is_recorded() {
+    let bench = Bench::new(ArtifactOptions::default());
+    let host = bench.host().await;
+    let session = host.open().await;
+    let artifacts = session.artifacts();
+    let fetches = || bench.fetches.load(Ordering::SeqCst);
+    artifacts.register("api", Source::url("https://a.example/data")).await.unwrap();
+    assert_eq!((artifacts.info("api").await.unwrap().size(), fetches()), (None, 0));
+    assert_eq!(read(&session, "file://api").await, b"https://a.example/data");
+    let known = artifacts.info("api").await.unwrap();
+    assert_eq!((known.size(), known.content_type.as_str(), fetches()), (Some(22), "application/json", 1));
+    // What the host declares stays, whatever the server says.
+    let declared = Registration::new("export".parse().unwrap(), Source::url("https://a.example/export"));
+    let declared = Registration { content_type: Some("text/csv".to_owned()), ..declared };
+    artifacts.register_with(declared).await.unwrap();
+    assert_eq!(artifacts.resolve("file://export").await.unwrap().content_type, "text/csv");
+    let known = artifacts.info("export").await.unwrap();
+    assert_eq!((known.size(), known.content_type.as_str()), (Some(24), "text/csv"));
+    // One that is not registered is found, and nothing is recorded of it.
+    let events = host.events(&session).await.len();
+    assert_eq!(read(&session, "https://a.example/other").await, b"https://a.example/other");
+    assert_eq!(host.events(&session).await.len(), events);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_under_way_ends_with_whoever_wants_it_with_its_panic_and_with_the_session() {
+    let bench = Bench::new(ArtifactOptions::default());
+    let host = bench.host().await;
+    let session = host.open().await;
+    let artifacts = session.artifacts();
+    // A crash of one request is no other's.
+    let lost = artifacts.resolve("https://a.example/panic").await.unwrap_err();
+    assert_eq!(lost, SessionError::Lost);
+    artifacts.register("a", content("x")).await.unwrap();
+    // The session's end ends what is under way.
+    bench.may_end.send_replace(false);
+    let begun = bench.fetches.load(Ordering::SeqCst);
+    let resolving = artifacts.resolve("https://a.example/data");
+    tokio::pin!(resolving);
+    while bench.fetches.load(Ordering::SeqCst) == begun {
+        assert!(resolving.as_mut().now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    session.kill();
+    assert_eq!(resolving.await.unwrap_err(), SessionError::Lost);
+    bench.may_end.send_replace(true);
+    assert_eq!(read(&session, "file://a").await, b"x");
+    artifacts.register("b", content("y")).await.unwrap();
+    assert_eq!(names(&session).await, ["a", "b"]);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn artifacts_that_nobody_used_for_too_long_are_gone() {
+    let session_ttl = Some(Duration::ZERO);
+    let bench = Bench::new(ArtifactOptions { session_ttl, ..ArtifactOptions::default() });
+    let host = bench.host().await;
+    let session = host.open().await;
+    let artifacts = session.artifacts();
+    artifacts.register("a", content("x")).await.unwrap();
+    until_expired(&session).await;
+    assert_eq!(kind(artifacts.resolve("file://a").await), ArtifactErrorKind::ArtifactNotFound);
+    // Its name is free, and that it is gone is recorded when the session is used again.
+    artifacts.register("a", content("y")).await.unwrap();
+    until_expired(&session).await;
+    follow(&mut session.send("hello").await.unwrap()).await;
+    let events = host.events(&session).await;
+    let gone = events.iter().filter(|event| matches!(event, EventKind::ArtifactUnregistered { .. })).count();
+    assert_eq!(gone, 2);
+    host.shutdown().await;
+
+    let bench = Bench::new(ArtifactOptions { session_ttl: None, ..ArtifactOptions::default() });
+    let host = bench.host().await;
+    let session = host.open().await;
+    session.artifacts().register("a", content("x")).await.unwrap();
+    follow(&mut session.send("hello").await.unwrap()).await;
+    assert_eq!(names(&session).await, ["a"]);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_produced_file_becomes_another_sessions_artifact_but_no_other_tenants() {
+    let bench = Bench::new(ArtifactOptions::default());
+    let workspace = bench.folder.path().join("workspace");
+    std::fs::create_dir(&workspace).unwrap();
+    let bench = Bench { workspace: Some(workspace.clone()), ..bench };
+    let host = bench.host().await;
+    let session = host.open().await;
+    let mut turn = session.send("call door").await.unwrap();
+    bench.stage.reached(1).await;
+    std::fs::write(workspace.join("report.csv"), "region,total\n").unwrap();
+    bench.stage.open();
+    follow(&mut turn).await;
+    let files = session.files().await.unwrap();
+    assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["report.csv"]);
+    assert_eq!(files[0].digest, Some(Digest::of(b"region,total\n")));
+
+    let other = host.open().await;
+    let source = session.artifact_of(&files[0]).await.unwrap();
+    other.artifacts().register("report", source.clone()).await.unwrap();
+    std::fs::remove_file(workspace.join("report.csv")).unwrap();
+    assert_eq!(read(&other, "file://report").await, b"region,total\n");
+    assert!(matches!(
+        session.artifact_of(&files[0]).await,
+        Err(SessionError::Output(_) | SessionError::Artifact(_))
+    ));
+    host.shutdown().await;
+
+    // Another tenant has another store.
+    let elsewhere = Bench::new(ArtifactOptions::default());
+    let host = elsewhere.host().await;
+    let session = host.open().await;
+    assert_eq!(session.tenant(), &TenantId::new("acme").unwrap());
+    assert_eq!(kind(session.artifacts().register("report", source).await), ArtifactErrorKind::Unsupported);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_session_without_artifacts_says_so() {
+    let bench = Bench { has_parts: false, ..Bench::new(ArtifactOptions::default()) };
+    let host = bench.host().await;
+    let session = host.open().await;
+    let refused = session.artifacts().register("a", content("x")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the session has no artifacts: they are switched off");
+    assert_eq!(names(&session).await, [""; 0]);
+    host.shutdown().await;
+}

@@ -1,0 +1,129 @@
+//! A conversation whose sandbox is paused while nobody speaks: a scripted model, the real tools and real sandboxes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::executors::ConnectorSource;
+use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
+use conjure_actors::session::{Fitting, Outfit, SessionParts};
+use conjure_actors::supervision::Failure;
+use conjure_base::{Clock as _, Redactor, SystemClock, TenantId};
+use conjure_conversation::Composition;
+use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
+use conjure_journal::Owner;
+use conjure_sandbox::{ExecutionContext, Executor, Jail};
+use conjure_toolbox::{AllowAll, Toolbox};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use crate::support::{memory, soon};
+use crate::world::{answered, follow, options};
+
+/// In the background something counts, and bears the folder's name. The second time the model waits for that.
+const SCRIPT: &str = r#"
+version: 1
+turns:
+  - content:
+      - {tool_use: {name: bash_tool, input: {command: "setsid bash -c 'i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.001; done' FOLDER > /dev/null 2>&1 & while [ ! -e count ]; do sleep 0.001; done; echo begun", description: count}}}
+  - content: "It counts."
+  - content:
+      - {tool_use: {name: bash_tool, input: {command: "read before < count; while read now < count; [ \"$now\" -le \"$before\" ]; do sleep 0.001; done; echo it goes on", description: look}}}
+  - content: "It counts on."
+  - content:
+      - {tool_use: {name: bash_tool, input: {command: "test -e count && echo the file is there", description: look}}}
+  - content: "There is the file."
+"#;
+
+struct Bench {
+    model: ScriptedModel,
+    source: Arc<ConnectorSource>,
+}
+
+impl Outfit for Bench {
+    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+        async move {
+            let executor = fitting.executors.clone().supervise(Arc::clone(&self.source) as _)?;
+            let executor: Arc<dyn Executor> = Arc::new(executor);
+            let toolbox = Toolbox::builder().executor(Arc::clone(&executor)).approver(AllowAll).build()?;
+            Ok(SessionParts {
+                model: Arc::new(self.model.clone()),
+                composer: Arc::new(Composition { tools: toolbox.definitions(), ..Composition::default() }),
+                tools: Arc::new(toolbox),
+                redactor: Redactor::default(),
+                executor: Some(executor),
+                outputs: Vec::new(),
+                artifacts: None,
+                uploads: None,
+            })
+        }
+        .boxed()
+    }
+}
+
+/// The states of the processes that have this in their arguments.
+fn states(mark: &str) -> String {
+    let state = |folder: &Path| {
+        let arguments = std::fs::read(folder.join("cmdline")).ok()?;
+        let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+        String::from_utf8_lossy(&arguments).contains(mark).then_some(())?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    };
+    std::fs::read_dir("/proc").unwrap().filter_map(|entry| state(&entry.ok()?.path())).collect()
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = SystemClock.deadline(Duration::from_secs(60));
+    while !is_so() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_turn_left_running_stands_still_until_the_next_turn_and_ends_with_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().to_str().unwrap().to_owned();
+    let script =
+        Script::from_text(&SCRIPT.replace("FOLDER", &mark), ScriptFormat::Yaml, "this test").unwrap();
+    let jail = Jail::new([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
+    let source = ConnectorSource::new(Arc::new(jail), ExecutionContext::new(folder.path())).unwrap();
+    let bench = Bench { model: ScriptedModel::new(script), source: Arc::new(source) };
+    let mut runtime_options = RuntimeOptions::new(memory(), Arc::new(bench), Owner::new("first").unwrap());
+    runtime_options.sessions = options("first");
+    runtime_options.sessions.executors.pause_after = Some(Duration::from_millis(20));
+    let runtime = Runtime::spawn(runtime_options).await.unwrap();
+    let session = runtime.open(SessionSpec::new(TenantId::new("acme").unwrap())).await.unwrap();
+    let session = session.with_deadline(soon());
+    let paused = async || {
+        until("it is paused", || {
+            !states(&mark).is_empty() && states(&mark).chars().all(|state| state == 'T')
+        })
+        .await;
+        until("the tree says so", || runtime.tree().to_string().contains("its sandbox is paused")).await;
+    };
+
+    let (lines, stop) = follow(&mut session.send("Count.").await.unwrap()).await;
+    assert_eq!(stop, answered(), "{lines:#?}");
+    paused().await;
+    // Nobody needs what is there to be running for a list of files, but whoever looks may look for what it writes.
+    let names: Vec<_> =
+        session.listing().await.unwrap().entries.into_iter().map(|entry| entry.path).collect();
+    assert!(names.iter().any(|name| name.ends_with("count")), "{names:?}");
+    paused().await;
+    let (lines, stop) = follow(&mut session.send("Does it?").await.unwrap()).await;
+    assert_eq!(stop, answered(), "{lines:#?}");
+    let said = lines.join("\n");
+    assert!(said.contains("it goes on") && !said.contains("new sandbox"), "{said}");
+
+    // The session's actor dies while it is paused: all of it goes, and the next incarnation says so.
+    paused().await;
+    session.kill();
+    let (lines, stop) = follow(&mut session.send("And the file?").await.unwrap()).await;
+    assert_eq!(stop, answered(), "{lines:#?}");
+    let said = lines.join("\n");
+    assert!(said.contains("the file is there") && said.contains("new sandbox"), "{said}");
+    assert_eq!(states(&mark), "", "nothing is left of the first sandbox");
+    session.close().await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -1,0 +1,281 @@
+//! The files that turns produce: asked for once behind each turn that ran tools, recorded, and told before its end is.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use conjure_actors::session::{Fitting, Outfit, Session, SessionError, SessionParts};
+use conjure_actors::supervision::Failure;
+use conjure_artifact::{OutputContent, OutputError, OutputStore, Produced, TurnRecord};
+use conjure_base::{Clock as _, SystemClock};
+use conjure_conversation::{Completeness, EventKind, FileChange, FileSource, SessionEventKind, SessionFile};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::watch;
+
+use crate::support::{SECOND, memory};
+use crate::world::{Host, Stage, answered, follow, options};
+
+/// What a store does when it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Tells,
+    Fails,
+    Panics,
+    Hangs,
+}
+
+/// Files that are as many as turns were asked for.
+#[derive(Debug, Clone)]
+struct Shelf {
+    source: FileSource,
+    /// What it does next; then it tells.
+    plan: Arc<Mutex<VecDeque<Does>>>,
+    asked: watch::Sender<Vec<TurnRecord>>,
+}
+
+impl Shelf {
+    fn of(source: FileSource) -> Self {
+        Self { source, plan: Arc::default(), asked: watch::Sender::new(Vec::new()) }
+    }
+
+    fn plan(&self, plan: impl IntoIterator<Item = Does>) {
+        self.plan.lock().unwrap().extend(plan);
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.borrow().len()
+    }
+}
+
+fn file(source: FileSource, number: u64, record: &TurnRecord) -> SessionFile {
+    SessionFile {
+        source,
+        id: format!("{source}-{number}.txt"),
+        name: format!("{source}-{number}.txt"),
+        size: Some(number),
+        content_type: "text/plain".to_owned(),
+        digest: None,
+        change: FileChange::Created,
+        turn: record.turn,
+    }
+}
+
+impl OutputStore for Shelf {
+    fn source(&self) -> FileSource {
+        self.source
+    }
+
+    fn produced<'a>(&'a self, turn: &'a TurnRecord) -> BoxFuture<'a, Result<Produced, OutputError>> {
+        async move {
+            self.asked.send_modify(|asked| asked.push(turn.clone()));
+            let does = self.plan.lock().unwrap().pop_front().unwrap_or(Does::Tells);
+            match does {
+                Does::Tells => {}
+                Does::Fails => {
+                    return Err(OutputError::Failed { name: "all".to_owned(), reason: "no".to_owned() });
+                }
+                Does::Panics => panic!("the store panics"),
+                Does::Hangs => std::future::pending().await,
+            }
+            let files = vec![file(self.source, turn.turn.number(), turn)];
+            Ok(Produced { files, completeness: Completeness::Whole })
+        }
+        .boxed()
+    }
+
+    fn open<'a>(&'a self, file: &'a SessionFile) -> BoxFuture<'a, Result<OutputContent, OutputError>> {
+        async move {
+            let stream = stream::iter([Ok(bytes::Bytes::from(file.id.clone()))]).boxed();
+            Ok(OutputContent {
+                name: file.name.clone(),
+                content_type: file.content_type.clone(),
+                size: file.size,
+                stream,
+            })
+        }
+        .boxed()
+    }
+}
+
+/// The stage, with such stores.
+struct Bench {
+    stage: Stage,
+    shelves: Vec<Shelf>,
+}
+
+impl Outfit for Bench {
+    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+        async move {
+            let parts = self.stage.outfit(fitting).await?;
+            let outputs = self.shelves.iter().map(|shelf| Arc::new(shelf.clone()) as _).collect();
+            Ok(SessionParts { outputs, ..parts })
+        }
+        .boxed()
+    }
+}
+
+async fn host(shelves: &[Shelf]) -> (Host, Session) {
+    let stage = Stage::default();
+    let bench = Arc::new(Bench { stage: stage.clone(), shelves: shelves.to_vec() });
+    let host = Host::fitted(memory(), stage, options("first"), bench).await;
+    let session = host.open().await;
+    (host, session)
+}
+
+fn names(files: &[SessionFile]) -> Vec<&str> {
+    files.iter().map(|file| file.name.as_str()).collect()
+}
+
+/// How often it was recorded what a turn produced, and whether that was all.
+async fn recorded(host: &Host, session: &Session) -> Vec<Completeness> {
+    let events = host.events(session).await;
+    let produced = events.iter().filter_map(|event| match event {
+        EventKind::FilesProduced { completeness, .. } => Some(*completeness),
+        _ => None,
+    });
+    produced.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_hears_of_a_turns_end_finds_its_files_and_a_turn_of_words_has_none() {
+    let shelves = [Shelf::of(FileSource::Workspace), Shelf::of(FileSource::Hosted)];
+    let (host, session) = host(&shelves).await;
+    assert_eq!(follow(&mut session.send("hello").await.unwrap()).await.1, answered());
+    assert_eq!((shelves[0].asked(), session.files().await.unwrap()), (0, Vec::new()));
+    assert_eq!(recorded(&host, &session).await, []);
+
+    let mut subscription = session.subscribe(0).await.unwrap();
+    assert_eq!(follow(&mut session.send("call write").await.unwrap()).await.1, answered());
+    let files = session.files().await.unwrap();
+    assert_eq!(names(&files), ["workspace-2.txt", "hosted-2.txt"]);
+    assert_eq!(recorded(&host, &session).await, [Completeness::Whole]);
+    let record = shelves[0].asked.borrow()[0].clone();
+    assert_eq!((record.turn.number(), record.known.len()), (2, 0));
+    assert!(record.messages.last().unwrap().text().contains("heard"), "{record:?}");
+
+    // It is told, behind the turn's end.
+    let mut told = Vec::new();
+    while told.last() != Some(&"files") {
+        let conjure_actors::session::Update::Recorded(event) = subscription.next().await.unwrap() else {
+            continue;
+        };
+        match event.kind {
+            SessionEventKind::SessionStatusIdle { .. } => told.push("idle"),
+            SessionEventKind::SessionFilesProduced { .. } => told.push("files"),
+            _ => {}
+        }
+    }
+    assert_eq!(told, ["idle", "idle", "files"]);
+
+    follow(&mut session.send("call write").await.unwrap()).await;
+    assert_eq!(shelves[0].asked.borrow()[1].known, files);
+    assert_eq!(session.files().await.unwrap().len(), 4);
+    // The same after it was put away.
+    session.close().await.unwrap();
+    assert_eq!(session.files().await.unwrap().len(), 4);
+    assert_eq!(shelves[0].asked(), 2);
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_listed_is_no_failure_of_the_turn_and_is_asked_for_again() {
+    let shelves = [Shelf::of(FileSource::Workspace), Shelf::of(FileSource::Hosted)];
+    let (host, session) = host(&shelves).await;
+    for does in [Does::Fails, Does::Panics, Does::Hangs] {
+        let before = recorded(&host, &session).await.len();
+        shelves[0].plan([does]);
+        assert_eq!(follow(&mut session.send("call write").await.unwrap()).await.1, answered(), "{does:?}");
+        assert_eq!(recorded(&host, &session).await.len(), before, "{does:?}");
+        // Before the next turn it is tried again, here with success.
+        assert_eq!(follow(&mut session.send("hello").await.unwrap()).await.1, answered());
+        let now = recorded(&host, &session).await;
+        assert_eq!((now.len(), now.last()), (before + 1, Some(&Completeness::Whole)), "{does:?}");
+    }
+    assert_eq!(session.files().await.unwrap().len(), 6);
+    // What fails again is left out, and that is recorded.
+    shelves[1].plan([Does::Fails, Does::Fails]);
+    follow(&mut session.send("call write").await.unwrap()).await;
+    follow(&mut session.send("hello").await.unwrap()).await;
+    assert_eq!(recorded(&host, &session).await.last(), Some(&Completeness::Cut));
+    assert_eq!(session.files().await.unwrap().len(), 7);
+    // Also where nothing is left.
+    let before = recorded(&host, &session).await.len();
+    for shelf in &shelves {
+        shelf.plan([Does::Fails, Does::Fails]);
+    }
+    follow(&mut session.send("call write").await.unwrap()).await;
+    assert_eq!(recorded(&host, &session).await.len(), before);
+    follow(&mut session.send("hello").await.unwrap()).await;
+    assert_eq!(recorded(&host, &session).await[before..], [Completeness::Cut]);
+    assert_eq!(session.files().await.unwrap().len(), 7);
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_between_a_turns_end_and_its_files_loses_none() {
+    let shelf = Shelf::of(FileSource::Workspace);
+    let (host, session) = host(std::slice::from_ref(&shelf)).await;
+    shelf.plan([Does::Hangs]);
+    let mut turn = session.send("call write").await.unwrap();
+    shelf.asked.subscribe().wait_for(|asked| asked.len() == 1).await.unwrap();
+    // It is recorded that the turn is over, and nobody was told.
+    let events = host.events(&session).await;
+    assert!(matches!(events.last(), Some(EventKind::TurnFinished { .. })), "{events:?}");
+    session.kill();
+    assert_eq!(follow(&mut turn).await.1, answered());
+    // Whoever has the handle has it asked for again.
+    shelf.asked.subscribe().wait_for(|asked| asked.len() == 2).await.unwrap();
+    // This waits until nothing is under way, and refers to nothing that there is.
+    let nothing = session.decide(conjure_base::CallId::new("none"), conjure_conversation::Decision::Allow);
+    assert!(nothing.await.is_err());
+    assert_eq!(names(&session.files().await.unwrap()), ["workspace-1.txt"]);
+    assert_eq!(recorded(&host, &session).await, [Completeness::Whole]);
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_turn_has_its_files_too_and_is_not_waited_for_long() {
+    let shelf = Shelf::of(FileSource::Workspace);
+    let (host, session) = host(std::slice::from_ref(&shelf)).await;
+    let mut turn = session.send("call slow").await.unwrap();
+    host_until_started(&host).await;
+    session.interrupt().await.unwrap();
+    follow(&mut turn).await;
+    assert_eq!(names(&session.files().await.unwrap()), ["workspace-1.txt"]);
+    follow(&mut session.send("hello").await.unwrap()).await;
+    shelf.plan([Does::Hangs]);
+    let mut turn = session.send("call write").await.unwrap();
+    shelf.asked.subscribe().wait_for(|asked| asked.len() == 2).await.unwrap();
+    let late = SystemClock.deadline(11 * SECOND);
+    session.interrupt().await.unwrap();
+    follow(&mut turn).await;
+    assert!(!SystemClock.remaining(late).is_zero(), "it was waited for too long");
+    host.shutdown().await;
+}
+
+async fn host_until_started(host: &Host) {
+    while host.stage.started.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_is_opened_by_the_session_that_produced_it() {
+    let shelf = Shelf::of(FileSource::Workspace);
+    let (host, session) = host(std::slice::from_ref(&shelf)).await;
+    follow(&mut session.send("call write").await.unwrap()).await;
+    let file = session.files().await.unwrap().remove(0);
+    let mut content = session.open_file(&file).await.unwrap();
+    assert_eq!((content.name.as_str(), content.size), ("workspace-1.txt", Some(1)));
+    assert_eq!(content.stream.next().await.unwrap().unwrap(), "workspace-1.txt");
+    // Of another session, and of a store that there is not.
+    let other = host.open().await;
+    let foreign = other.open_file(&file).await.unwrap_err();
+    assert!(matches!(&foreign, SessionError::Output(OutputError::NotFound { .. })), "{foreign:?}");
+    let hosted = SessionFile { source: FileSource::Hosted, ..file };
+    assert!(matches!(
+        session.open_file(&hosted).await,
+        Err(SessionError::Output(OutputError::NotFound { .. }))
+    ));
+    host.shutdown().await;
+}

@@ -1,0 +1,158 @@
+//! A turn in which the service's model runs something in its container, as a test scripts it.
+
+use bytes::Bytes;
+use conjure_conversation::{Block, Response, StopReason, Usage};
+use serde_json::json;
+
+use crate::fake::reply::Reply;
+use crate::hosted::media_type_of;
+
+/// What stands in a block for a name that is given when the turn is played.
+const CALL: &str = "{{call}}";
+
+/// One run of a command in the container, and what it leaves: an answer with the call and its result in it.
+///
+/// ```
+/// use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
+///
+/// let made = HostedRun::new("python make.py").with_stdout("ok\n").with_file("report.xlsx", "…").saying("Here it is.");
+/// let turns = [Reply::from(HostedRun::new("sleep 60").paused()), Reply::from(made)];
+/// let fake = FakeMessages::builder().hosting().turns(turns);
+/// ```
+#[derive(Debug, Clone)]
+pub struct HostedRun {
+    command: String,
+    stdout: String,
+    stderr: String,
+    return_code: i32,
+    files: Vec<(String, Bytes)>,
+    error: Option<String>,
+    text: Option<String>,
+    stop: StopReason,
+}
+
+/// A file that a turn makes when it is played.
+#[derive(Debug, Clone)]
+pub(in crate::fake) struct Produced {
+    pub(in crate::fake) placeholder: String,
+    pub(in crate::fake) name: String,
+    pub(in crate::fake) media_type: &'static str,
+    pub(in crate::fake) content: Bytes,
+}
+
+impl HostedRun {
+    /// A run of this shell command that prints nothing, makes nothing and ends well.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self {
+            command: command.into(),
+            stdout: String::new(),
+            stderr: String::new(),
+            return_code: 0,
+            files: Vec::new(),
+            error: None,
+            text: None,
+            stop: StopReason::EndTurn,
+        }
+    }
+
+    /// That prints this.
+    #[must_use]
+    pub fn with_stdout(mut self, text: impl Into<String>) -> Self {
+        self.stdout = text.into();
+        self
+    }
+
+    /// That prints this as its errors.
+    #[must_use]
+    pub fn with_stderr(mut self, text: impl Into<String>) -> Self {
+        self.stderr = text.into();
+        self
+    }
+
+    /// That ends with this code.
+    #[must_use]
+    pub const fn with_return_code(mut self, code: i32) -> Self {
+        self.return_code = code;
+        self
+    }
+
+    /// That makes this file, which then can be downloaded under the id in the result.
+    #[must_use]
+    pub fn with_file(mut self, name: impl Into<String>, content: impl Into<Bytes>) -> Self {
+        self.files.push((name.into(), content.into()));
+        self
+    }
+
+    /// That does not come about: `unavailable`, `too_many_requests`, `execution_time_exceeded`, …
+    #[must_use]
+    pub fn failing(mut self, error_code: impl Into<String>) -> Self {
+        self.error = Some(error_code.into());
+        self
+    }
+
+    /// After which the model says this.
+    #[must_use]
+    pub fn saying(mut self, text: impl Into<String>) -> Self {
+        self.text = Some(text.into());
+        self
+    }
+
+    /// After which the answer pauses: the client has to ask for its rest.
+    #[must_use]
+    pub fn paused(mut self) -> Self {
+        self.stop = StopReason::PauseTurn;
+        self
+    }
+}
+
+impl From<HostedRun> for Reply {
+    fn from(run: HostedRun) -> Self {
+        let produced: Vec<Produced> = (run.files.into_iter().enumerate())
+            .map(|(place, (name, content))| Produced {
+                placeholder: format!("{{{{file {place}}}}}"),
+                media_type: media_type_of(&name),
+                name,
+                content,
+            })
+            .collect();
+        let outputs: Vec<_> = produced
+            .iter()
+            .map(|file| json!({"type": "bash_code_execution_output", "file_id": file.placeholder}))
+            .collect();
+        let content = match run.error {
+            Some(code) => json!({"type": "bash_code_execution_tool_result_error", "error_code": code}),
+            None => json!({
+                "type": "bash_code_execution_result", "stdout": run.stdout, "stderr": run.stderr,
+                "return_code": run.return_code, "content": outputs,
+            }),
+        };
+        let call = json!({
+            "type": "server_tool_use", "id": CALL, "name": "bash_code_execution",
+            "input": {"command": run.command}, "caller": {"type": "direct"},
+        });
+        let result =
+            json!({"type": "bash_code_execution_tool_result", "tool_use_id": CALL, "content": content});
+        let blocks = [call, result].into_iter().filter_map(|block| Block::from_json(block.to_string()).ok());
+        let response = Response {
+            id: None,
+            model: None,
+            content: blocks.chain(run.text.map(Block::text)).collect(),
+            stop_reason: run.stop,
+            usage: Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() },
+            request_id: None,
+            container: None,
+        };
+        Self::answer(response).producing(produced)
+    }
+}
+
+/// The block with its names: that of its call, those of its files.
+pub(in crate::fake) fn named(block: &Block, call: &str, files: &[(String, String)]) -> Block {
+    if !block.json().contains("{{") {
+        return block.clone();
+    }
+    let json = files.iter().fold(block.json().replace(CALL, call), |json, (placeholder, id)| {
+        json.replace(placeholder.as_str(), id)
+    });
+    Block::from_json(json).unwrap_or_else(|_| block.clone())
+}

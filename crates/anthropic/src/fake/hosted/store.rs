@@ -1,0 +1,179 @@
+//! The skills, files and containers themselves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use conjure_base::Timestamp;
+
+/// The skills that the service comes with.
+const BUILT_IN: [(&str, &str); 4] =
+    [("xlsx", "Excel"), ("pptx", "PowerPoint"), ("docx", "Word"), ("pdf", "PDF")];
+/// When those were made.
+const BUILT_IN_AT: Timestamp = Timestamp::from_millis(1_760_313_600_000);
+
+/// Who made a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::fake) enum Maker {
+    Anthropic,
+    Custom,
+}
+
+impl Maker {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Custom => "custom",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Skill {
+    pub(super) id: String,
+    pub(super) maker: Maker,
+    pub(super) title: String,
+    pub(super) name: String,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+    /// The newest is the last.
+    pub(super) versions: Vec<Version>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    /// `skillver_…`, which addresses it under the current profile.
+    pub(super) id: String,
+    /// A time in microseconds, which addresses it under the beta profile.
+    pub(super) number: String,
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) created: Timestamp,
+    /// By their paths, the top folder included.
+    pub(super) files: Vec<(String, Bytes)>,
+}
+
+impl Version {
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.id == text || self.number == text
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) media_type: String,
+    pub(super) content: Bytes,
+    pub(super) created: Timestamp,
+    /// What tools have made can be fetched; what was uploaded cannot.
+    pub(super) is_produced: bool,
+}
+
+/// All that is kept.
+#[derive(Debug)]
+pub(in crate::fake) struct Store {
+    /// In the order in which they were made.
+    pub(super) skills: Vec<Skill>,
+    pub(super) files: Vec<File>,
+    /// When each container ends.
+    pub(super) containers: BTreeMap<String, Timestamp>,
+    count: u64,
+}
+
+impl Store {
+    pub(in crate::fake) fn new() -> Self {
+        let built_in = BUILT_IN.iter().map(|(id, title)| Skill {
+            id: (*id).to_owned(),
+            maker: Maker::Anthropic,
+            title: (*title).to_owned(),
+            name: (*id).to_owned(),
+            created: BUILT_IN_AT,
+            updated: BUILT_IN_AT,
+            versions: vec![Version {
+                id: format!("skillver_{id}"),
+                number: "20251013".to_owned(),
+                name: (*id).to_owned(),
+                description: format!("{title} documents"),
+                created: BUILT_IN_AT,
+                files: Vec::new(),
+            }],
+        });
+        Self { skills: built_in.collect(), files: Vec::new(), containers: BTreeMap::new(), count: 0 }
+    }
+
+    /// A name that there was not before.
+    pub(super) fn fresh(&mut self, prefix: &str) -> String {
+        self.count += 1;
+        format!("{prefix}_fake{:06}", self.count)
+    }
+
+    /// A version of these files.
+    pub(super) fn version(
+        &mut self,
+        (name, description): (String, String),
+        files: Vec<(String, Bytes)>,
+        now: Timestamp,
+    ) -> Version {
+        let id = self.fresh("skillver");
+        // Newer versions have greater numbers, however fast they follow.
+        let number = now.millis().saturating_mul(1000).saturating_add(self.count).to_string();
+        Version { id, number, name, description, created: now, files }
+    }
+
+    pub(super) fn skill(&self, id: &str) -> Option<&Skill> {
+        self.skills.iter().find(|skill| skill.id == id)
+    }
+
+    pub(in crate::fake) fn add_file(
+        &mut self,
+        name: &str,
+        media_type: &str,
+        content: Bytes,
+        origin: Origin,
+        now: Timestamp,
+    ) -> String {
+        let id = self.fresh("file");
+        self.files.push(File {
+            id: id.clone(),
+            name: name.to_owned(),
+            media_type: media_type.to_owned(),
+            content,
+            created: now,
+            is_produced: origin == Origin::Tool,
+        });
+        id
+    }
+
+    pub(in crate::fake) fn content(&self, id: &str) -> Option<Bytes> {
+        self.files.iter().find(|file| file.id == id).map(|file| file.content.clone())
+    }
+
+    /// Begins a container, or lets one live on. Returns when it ends.
+    pub(in crate::fake) fn begin_container(
+        &mut self,
+        id: String,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Timestamp {
+        let millis = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        let ends = Timestamp::from_millis(now.millis().saturating_add(millis));
+        self.containers.insert(id, ends);
+        ends
+    }
+
+    pub(in crate::fake) fn expire_containers(&mut self) {
+        self.containers.values_mut().for_each(|ends| *ends = Timestamp::from_millis(0));
+    }
+
+    pub(in crate::fake) fn containers(&self) -> Vec<String> {
+        self.containers.keys().cloned().collect()
+    }
+}
+
+/// Who made a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::fake) enum Origin {
+    Upload,
+    Tool,
+}

@@ -1,0 +1,80 @@
+//! What the service looks at when a skill or a file is uploaded.
+
+use bytes::Bytes;
+use conjure_skill::{Frontmatter, Mode};
+
+use super::form::{Field, parse};
+use crate::fake::refusal::Refusal;
+
+/// All files of a skill together, in bytes.
+const LARGEST_SKILL: usize = 30_000_000;
+/// A title, in characters.
+const LONGEST_TITLE: usize = 255;
+
+/// An uploaded skill.
+#[derive(Debug)]
+pub(super) struct Uploaded {
+    pub(super) title: Option<String>,
+    pub(super) name: String,
+    pub(super) description: String,
+    /// By their paths, the top folder included.
+    pub(super) files: Vec<(String, Bytes)>,
+}
+
+/// Reads the form of a skill. `title`: the name of its field, where there may be one.
+pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Result<Uploaded, Refusal> {
+    let fields = parse(content_type, body).map_err(Refusal::invalid)?;
+    let mut uploaded =
+        Uploaded { title: None, name: String::new(), description: String::new(), files: Vec::new() };
+    for field in fields {
+        if Some(field.name.as_str()) == title {
+            let text = String::from_utf8(field.content.to_vec());
+            let text = text.map_err(|_| Refusal::invalid(format!("{}: not UTF-8", field.name)))?;
+            if text.chars().count() > LONGEST_TITLE {
+                let most = format!("{}: String should have at most {LONGEST_TITLE} characters", field.name);
+                return Err(Refusal::invalid(most));
+            }
+            uploaded.title = Some(text);
+        } else if field.name == "files[]" {
+            let name = field.file_name.filter(|name| !name.is_empty());
+            let name = name.ok_or_else(|| Refusal::invalid("files: each file needs a filename"))?;
+            uploaded.files.push((name, field.content));
+        } else {
+            return Err(Refusal::invalid(format!("{}: Extra inputs are not permitted", field.name)));
+        }
+    }
+    if uploaded.files.iter().map(|(_, content)| content.len()).sum::<usize>() > LARGEST_SKILL {
+        return Err(Refusal::too_large());
+    }
+    let top = |name: &str| name.split_once('/').map(|(top, _)| top.to_owned());
+    let folder = uploaded.files.first().and_then(|(name, _)| top(name)).unwrap_or_default();
+    let is_beneath = |(name, _): &(String, Bytes)| top(name).as_deref() == Some(folder.as_str());
+    if folder.is_empty() || !uploaded.files.iter().all(is_beneath) {
+        return Err(Refusal::invalid("files: All files must be in the same top-level directory"));
+    }
+    let main = format!("{folder}/SKILL.md");
+    let main = uploaded.files.iter().find(|(name, _)| *name == main);
+    let (_, main) = main.ok_or_else(|| Refusal::invalid("files: SKILL.md not found at the root"))?;
+    let text = std::str::from_utf8(main).map_err(|_| Refusal::invalid("SKILL.md: not UTF-8"))?;
+    let document = Frontmatter::parse(text, Mode::Strict);
+    let document =
+        document.map_err(|error| Refusal::invalid(format!("SKILL.md: invalid frontmatter: {error}")))?;
+    if document.frontmatter.name().as_str() != folder {
+        return Err(Refusal::invalid("SKILL.md: `name` must be that of the top-level directory"));
+    }
+    uploaded.name = folder;
+    uploaded.description = document.frontmatter.description().to_owned();
+    Ok(uploaded)
+}
+
+/// Reads the form of a file: its name, its type, its content.
+pub(super) fn file(content_type: &str, body: &Bytes) -> Result<(String, String, Bytes), Refusal> {
+    let mut fields = parse(content_type, body).map_err(Refusal::invalid)?;
+    let is_one = fields.len() == 1 && fields[0].name == "file";
+    let Some(Field { file_name, media_type, content, .. }) = fields.pop().filter(|_| is_one) else {
+        return Err(Refusal::invalid("file: Field required, and no other"));
+    };
+    let name = file_name.unwrap_or_default();
+    let name = name.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("unnamed").to_owned();
+    Ok((name, media_type.unwrap_or_else(|| "application/octet-stream".to_owned()), content))
+}

@@ -1,0 +1,80 @@
+//! How the service says that a container is gone: by a code, or in words.
+//!
+//! No public text fixes the words, so they are taken for that only where the request named a container and the words speak
+//! of it; what speaks of skills or files in it is something else.
+
+use conjure_conversation::ApiErrorKind;
+
+/// What an error of the service says.
+#[derive(Debug)]
+pub(crate) struct SaidError<'a> {
+    pub(crate) kind: &'a ApiErrorKind,
+    /// `error.details.error_code`, where there is one.
+    pub(crate) code: Option<&'a str>,
+    pub(crate) message: &'a str,
+}
+
+const CODES: [&str; 2] = ["container_expired", "container_not_found"];
+const ENDS: [&str; 5] = ["not found", "does not exist", "no longer", "not exist", "unknown"];
+
+impl SaidError<'_> {
+    /// Whether it says so of this container, which the request named.
+    pub(crate) fn is_gone(&self, container: &str) -> bool {
+        if self.code.is_some_and(|code| CODES.contains(&code)) {
+            return true;
+        }
+        match self.kind {
+            ApiErrorKind::InvalidRequest | ApiErrorKind::NotFound => {}
+            ApiErrorKind::Unknown(kind) => {
+                if CODES.iter().any(|code| kind.starts_with(code)) {
+                    return true;
+                }
+            }
+            _ => return false,
+        }
+        let text = self.message.to_lowercase().replace("container_upload", "upload");
+        let named = container.to_lowercase();
+        let of_others = text.replace(&named, "");
+        if of_others.contains("skill") || of_others.contains("file") {
+            return false;
+        }
+        let speaks_of_it = text.contains(&named) || text.contains("container");
+        speaks_of_it
+            && (text.contains("expired")
+                || (ENDS.iter().any(|end| text.contains(end))
+                    && (text.contains(&named) || text.contains("container not"))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: &str, code: Option<&str>, message: &str, expected: bool) {
+        let kind = ApiErrorKind::from(kind.to_owned());
+        let said = SaidError { kind: &kind, code, message };
+        assert_eq!(said.is_gone("container_011abc"), expected, "{said:?}");
+    }
+
+    #[test]
+    fn codes_and_words_about_the_container_are_told_from_others() {
+        let invalid = "invalid_request_error";
+        check(invalid, Some("container_expired"), "", true);
+        check("not_found_error", Some("container_not_found"), "", true);
+        check("container_expired_error", None, "", true);
+        check(invalid, None, "container: Container has expired", true);
+        check(invalid, None, "Container 'container_011abc' has expired. Create a new one.", true);
+        check("not_found_error", None, "container_011abc not found", true);
+        check("not_found_error", None, "Container not found", true);
+        check(invalid, None, "container: container_011abc does not exist", true);
+
+        check(invalid, Some("file_expired"), "The file in the container_upload has expired", false);
+        check(invalid, None, "container.skills.0: skill `skill_1` not found", false);
+        check(invalid, None, "messages.0.content.1.container_upload: file not found", false);
+        check(invalid, None, "container.skills: List should have at most 8 items", false);
+        check(invalid, None, "container: Input should be a string or an object", false);
+        check(invalid, None, "max_tokens: Field required", false);
+        check("overloaded_error", None, "container expired", false);
+        check("authentication_error", None, "the token has expired", false);
+    }
+}

@@ -1,0 +1,188 @@
+//! The files of a skill as they are uploaded: validated, counted and named before anything is sent.
+//!
+//! A `.skill` package is unpacked into a private folder that goes with the bundle; a folder is read where it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure_base::{Digest, DigestHasher};
+use conjure_skill::{Mode, Package, PackageLimits, Skill, SkillError, pack};
+
+use crate::hosted::multipart::{Content, Form};
+use crate::hosted::{HostedError, HostedErrorKind, HostedLimits, media_type};
+
+/// The ending of a package's name.
+const PACKAGE: &str = "skill";
+
+/// A skill that is ready to be uploaded. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SkillBundle {
+    skill: Arc<Skill>,
+    files: Arc<[BundleFile]>,
+    left_out: Arc<[PathBuf]>,
+    total: u64,
+}
+
+/// A file of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleFile {
+    name: String,
+    path: PathBuf,
+    size: u64,
+}
+
+impl BundleFile {
+    /// The name under which it is sent: `NAME/scripts/a.py`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl SkillBundle {
+    /// The skill in this folder, or whose `SKILL.md` or `.skill` package this is. Files are left out as
+    /// [`pack`](conjure_skill::pack) leaves them out. It reads and so blocks: in async code use
+    /// [`Skills::upload`](crate::hosted::Skills::upload), which does it elsewhere.
+    ///
+    /// # Errors
+    /// [`HostedErrorKind::InvalidSkill`] when it is not strictly valid or cannot be read, and
+    /// [`HostedErrorKind::OverLimit`] when it is above a limit.
+    pub fn open(path: impl AsRef<Path>, limits: &HostedLimits) -> Result<Self, HostedError> {
+        let path = path.as_ref();
+        let is_package = path.extension().is_some_and(|ending| ending == PACKAGE) && !path.is_dir();
+        let bounds = bounds(limits);
+        let (skill, paths, left_out) = if is_package {
+            of_package(path, bounds)
+        } else {
+            // Packed into nothing: all that a package must be, the service wants too, but for how well it compresses.
+            let mut bounds = bounds;
+            bounds.ratio_free_bytes = u64::MAX;
+            pack(path, &mut io::sink(), bounds).map(|packed| (packed.skill, packed.files, packed.left_out))
+        }
+        .map_err(HostedError::of_skill)?;
+        let mut files = Vec::with_capacity(paths.len());
+        let mut total = 0_u64;
+        for path in paths {
+            let size = skill.resource_start(&path, 0).map_err(HostedError::of_skill)?.size;
+            total = total.saturating_add(size);
+            let name = path.to_str().map(|path| format!("{}/{path}", skill.name()));
+            let name = name.ok_or_else(|| {
+                HostedError::new(
+                    HostedErrorKind::InvalidSkill,
+                    format!("the name of `{}` is not UTF-8; rename it", path.display()),
+                )
+            })?;
+            files.push(BundleFile { name, path, size });
+        }
+        if total > limits.skill_bytes {
+            let message = format!(
+                "the files of the skill come to {total} bytes, above the limit of {}; leave some out",
+                limits.skill_bytes
+            );
+            return Err(HostedError::new(HostedErrorKind::OverLimit, message));
+        }
+        Ok(Self { skill: Arc::new(skill), files: files.into(), left_out: left_out.into(), total })
+    }
+
+    /// The skill.
+    #[must_use]
+    pub fn skill(&self) -> &Skill {
+        &self.skill
+    }
+
+    /// What is sent, in its order.
+    #[must_use]
+    pub fn files(&self) -> &[BundleFile] {
+        &self.files
+    }
+
+    /// What is not, relative to the skill's folder.
+    #[must_use]
+    pub fn left_out(&self) -> &[PathBuf] {
+        &self.left_out
+    }
+
+    /// All files together, in bytes.
+    #[must_use]
+    pub const fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// What identifies the files that are sent: SHA-256 over the lines `path\0hex\n`, sorted by path, which is relative to
+    /// the skill's folder. It is that of its folder's [`digests`](Skill::digests) where nothing is left out. It reads and so
+    /// blocks.
+    ///
+    /// # Errors
+    /// [`HostedErrorKind::Unreadable`] when a file cannot be read, or is not as large as it was.
+    pub fn digest(&self) -> Result<Digest, HostedError> {
+        let mut digests = Vec::with_capacity(self.files.len());
+        for file in &*self.files {
+            let content = self.skill.read_resource_up_to(&file.path, file.size);
+            let content = content.map_err(|error| HostedError::unreadable(&file.path, error))?;
+            if content.len() as u64 != file.size {
+                return Err(HostedError::unreadable(&file.path, "it has just changed; try again"));
+            }
+            digests.push((file.path.as_path(), Digest::of(&content)));
+        }
+        Ok(digest_of(digests))
+    }
+
+    /// The form with all files behind what it has already.
+    pub(crate) fn added_to(&self, form: Form) -> Form {
+        self.files.iter().fold(form, |form, file| {
+            let content = Content::OfSkill(Arc::clone(&self.skill), file.path.clone());
+            form.file("files[]", &file.name, media_type::of_name(&file.name), content, file.size)
+        })
+    }
+}
+
+/// The digest of the files of a skill as the service gives them back: a ZIP archive of a skill's folder. It inflates, within
+/// these limits, and so blocks.
+pub(crate) fn digest_of_archive(archive: Vec<u8>, limits: &HostedLimits) -> Result<Digest, SkillError> {
+    let mut bounds = bounds(limits);
+    // How well the service compresses is its own business; the sizes are bounded.
+    bounds.ratio_free_bytes = u64::MAX;
+    let package = Package::from_bytes(archive, "skill.zip", bounds)?;
+    let files = package.files().map(|file| Ok((file.path(), Digest::of(&package.read(file.path())?))));
+    Ok(digest_of(files.collect::<Result<_, SkillError>>()?))
+}
+
+/// The digest over those of files, by their paths.
+fn digest_of(mut files: Vec<(&Path, Digest)>) -> Digest {
+    files.sort_unstable_by_key(|(path, _)| path.as_os_str());
+    let mut hasher = DigestHasher::new();
+    for (path, digest) in files {
+        hasher.update(path.as_os_str().as_encoded_bytes());
+        hasher.update(b"\0");
+        hasher.update(digest.to_hex().as_bytes());
+        hasher.update(b"\n");
+    }
+    hasher.finish()
+}
+
+type Found = (Skill, Vec<PathBuf>, Vec<PathBuf>);
+
+fn of_package(path: &Path, bounds: PackageLimits) -> Result<Found, SkillError> {
+    let package = Package::open(path, bounds)?;
+    package.frontmatter(Mode::Strict)?;
+    let files = package.files().map(|file| file.path().to_owned()).collect();
+    let skill = package.extract(None)?.load(Mode::Strict)?;
+    Ok((skill, files, Vec::new()))
+}
+
+fn bounds(limits: &HostedLimits) -> PackageLimits {
+    let mut bounds = PackageLimits::default();
+    bounds.entries = limits.skill_files;
+    bounds.total_bytes = limits.skill_bytes;
+    bounds.entry_bytes = limits.skill_bytes;
+    // The package itself is not sent; a little more than the files that it holds, for their names.
+    bounds.archive_bytes = limits.skill_bytes.saturating_add(bounds.archive_bytes);
+    bounds
+}

@@ -1,0 +1,272 @@
+//! What a request says of the container that it wants: skills, the tool that runs in it, the betas that both need
+//! (`reference/skills-files-api.md`). Plain JSON, for any client.
+
+use conjure_base::ContainerId;
+use conjure_conversation::{HostedSkill, HostedSource};
+use serde_json::{Value, json};
+
+use crate::config::Profile;
+use crate::hosted::{FileId, SkillId};
+
+/// How many skills a request may name, unless the host says otherwise.
+pub const MOST_SKILLS: usize = 8;
+
+/// The name under which a model calls the tool.
+pub(crate) const TOOL_NAME: &str = "code_execution";
+
+/// The betas of hosted execution, in the order in which the seed names them.
+const BETAS: [&str; 3] = ["code-execution-2025-08-25", "skills-2025-10-02", "files-api-2025-04-14"];
+
+/// Who made a skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SkillSource {
+    /// The service itself: `xlsx`, `pptx`, `docx`, `pdf`.
+    Anthropic,
+    /// The host, who uploaded it.
+    Custom,
+    /// Somebody that this version does not know. Such a skill cannot be asked for in a container.
+    Other(String),
+}
+
+impl SkillSource {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn as_wire(&self) -> &str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Custom => "custom",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl From<&str> for SkillSource {
+    fn from(name: &str) -> Self {
+        match name {
+            "anthropic" => Self::Anthropic,
+            "custom" => Self::Custom,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// A skill as a request asks for it.
+fn to_json(skill: &HostedSkill) -> Value {
+    let source = match skill.source {
+        HostedSource::Anthropic => "anthropic",
+        HostedSource::Custom => "custom",
+    };
+    json!({"type": source, "skill_id": skill.id, "version": skill.version})
+}
+
+/// Skills that no request can ask for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContainerError {
+    /// More than the service takes.
+    #[error("{count} hosted skills are too many for one request, which takes {most}; leave some out")]
+    TooManySkills {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// A skill without an id or a version.
+    #[error("hosted skill number {place} has no {what}; name it, or take `latest` as its version")]
+    Empty {
+        /// Its place among the skills, from 1.
+        place: usize,
+        /// `id` or `version`.
+        what: &'static str,
+    },
+    /// The same skill twice.
+    #[error("the hosted skill `{id}` is named twice; name it once, in one version")]
+    Duplicate {
+        /// Its id.
+        id: SkillId,
+    },
+}
+
+/// The `container` of a request that wants these skills, at most [`MOST_SKILLS`] of them.
+///
+/// ```
+/// use conjure_anthropic::hosted::{HostedSkill, container_config};
+///
+/// let container = container_config(&[HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01").version("2")])?;
+/// assert_eq!(container["skills"][0]["version"], "latest");
+/// assert_eq!(container["skills"][1]["skill_id"], "skill_01");
+/// # Ok::<(), conjure_anthropic::hosted::ContainerError>(())
+/// ```
+///
+/// # Errors
+/// [`ContainerError`].
+pub fn container_config(skills: &[HostedSkill]) -> Result<Value, ContainerError> {
+    container_config_of(skills, MOST_SKILLS)
+}
+
+/// The same with another limit.
+///
+/// # Errors
+/// [`ContainerError`].
+pub fn container_config_of(skills: &[HostedSkill], most: usize) -> Result<Value, ContainerError> {
+    check(skills, most)?;
+    Ok(json!({"skills": skills_json(skills)}))
+}
+
+/// These skills as a request asks for them, whether or not it can.
+pub(crate) fn skills_json(skills: &[HostedSkill]) -> Value {
+    skills.iter().map(to_json).collect()
+}
+
+/// Whether a request can ask for these.
+pub(crate) fn check(skills: &[HostedSkill], most: usize) -> Result<(), ContainerError> {
+    if skills.len() > most {
+        return Err(ContainerError::TooManySkills { count: skills.len(), most });
+    }
+    for (at, skill) in skills.iter().enumerate() {
+        let empty = |what| ContainerError::Empty { place: at + 1, what };
+        if skill.id.trim().is_empty() {
+            return Err(empty("id"));
+        }
+        if skill.version.trim().is_empty() {
+            return Err(empty("version"));
+        }
+        let is_same = |other: &HostedSkill| other.source == skill.source && other.id == skill.id;
+        if skills[..at].iter().any(is_same) {
+            return Err(ContainerError::Duplicate { id: SkillId::new(skill.id.as_str()) });
+        }
+    }
+    Ok(())
+}
+
+/// The same `container`, but the one of this id: what was left in it is there again.
+#[must_use]
+pub fn with_container_id(container: Value, id: &ContainerId) -> Value {
+    match container {
+        Value::Object(mut fields) => {
+            fields.insert("id".to_owned(), Value::from(id.as_str()));
+            Value::Object(fields)
+        }
+        _ => json!({"id": id.as_str()}),
+    }
+}
+
+/// The headers that a request under the beta profile must have beside those of its client. Under the current one there
+/// are none: see [`Profile::hosted_betas`].
+#[must_use]
+pub fn beta_headers() -> Vec<(String, String)> {
+    vec![("anthropic-beta".to_owned(), BETAS.join(","))]
+}
+
+impl Profile {
+    /// The betas that a request with hosted skills must name.
+    #[must_use]
+    pub const fn hosted_betas(self) -> &'static [&'static str] {
+        match self {
+            Self::Beta => &BETAS,
+            Self::Current => &[],
+        }
+    }
+}
+
+/// Which version of the tool that runs code in the service's containers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CodeExecution {
+    /// `code_execution_20250825`: the shell and the editor.
+    #[default]
+    V20250825,
+    /// `code_execution_20260120`: and what Python remembers from call to call.
+    V20260120,
+    /// `code_execution_20260521`
+    V20260521,
+    /// The one of this type, which this version does not know.
+    Other(String),
+}
+
+impl CodeExecution {
+    /// The tool's `type`.
+    #[must_use]
+    pub fn as_wire(&self) -> &str {
+        match self {
+            Self::V20250825 => "code_execution_20250825",
+            Self::V20260120 => "code_execution_20260120",
+            Self::V20260521 => "code_execution_20260521",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+/// The tool that a request with hosted skills must hold.
+#[must_use]
+pub fn code_execution_tool(version: &CodeExecution) -> Value {
+    json!({"type": version.as_wire(), "name": TOOL_NAME})
+}
+
+/// The block of a user's message that puts an uploaded file into the container.
+#[must_use]
+pub fn container_upload(file: &FileId) -> Value {
+    json!({"type": "container_upload", "file_id": file.as_str()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_names_its_skills_and_then_its_id() {
+        let skills = [
+            HostedSkill::anthropic("xlsx"),
+            HostedSkill::anthropic("pptx"),
+            HostedSkill::custom("skill_01AbCdEfGhIjKlMnOpQrStUv").version("1759178010641129"),
+        ];
+        let container = container_config(&skills).unwrap();
+        let expected = json!([
+            {"type": "anthropic", "skill_id": "xlsx", "version": "latest"},
+            {"type": "anthropic", "skill_id": "pptx", "version": "latest"},
+            {"type": "custom", "skill_id": "skill_01AbCdEfGhIjKlMnOpQrStUv", "version": "1759178010641129"},
+        ]);
+        assert_eq!(container, json!({"skills": expected}));
+        let again = with_container_id(container, &ContainerId::new("container_1"));
+        assert_eq!(again, json!({"id": "container_1", "skills": expected}));
+        assert_eq!(with_container_id(Value::Null, &ContainerId::new("c")), json!({"id": "c"}));
+        assert_eq!(container_config(&[]).unwrap(), json!({"skills": []}));
+    }
+
+    #[test]
+    fn what_no_request_can_ask_for_is_refused() {
+        let many: Vec<HostedSkill> = (0..9).map(|n| HostedSkill::custom(format!("skill_{n}"))).collect();
+        let error = container_config(&many).unwrap_err();
+        assert_eq!(error, ContainerError::TooManySkills { count: 9, most: 8 });
+        assert!(container_config(&many[..8]).is_ok() && container_config_of(&many, 9).is_ok());
+        let error = container_config_of(&many[..3], 2).unwrap_err().to_string();
+        assert!(error.starts_with("3 hosted skills") && error.contains("takes 2"), "{error}");
+        let named = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(" ")];
+        assert_eq!(container_config(&named), Err(ContainerError::Empty { place: 2, what: "id" }));
+        let versioned = [HostedSkill::anthropic("xlsx").version("")];
+        assert_eq!(container_config(&versioned), Err(ContainerError::Empty { place: 1, what: "version" }));
+        let twice = [HostedSkill::anthropic("xlsx"), HostedSkill::anthropic("xlsx").version("1")];
+        assert_eq!(container_config(&twice), Err(ContainerError::Duplicate { id: "xlsx".into() }));
+        let of_two = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("xlsx")];
+        assert!(container_config(&of_two).is_ok());
+    }
+
+    #[test]
+    fn headers_tool_and_upload_are_those_of_the_seed() {
+        let all = "code-execution-2025-08-25,skills-2025-10-02,files-api-2025-04-14";
+        assert_eq!(beta_headers(), [("anthropic-beta".to_owned(), all.to_owned())]);
+        assert_eq!(Profile::Beta.hosted_betas().join(","), all);
+        assert_eq!(Profile::Current.hosted_betas(), [""; 0]);
+        let tool = code_execution_tool(&CodeExecution::default());
+        assert_eq!(tool, json!({"type": "code_execution_20250825", "name": "code_execution"}));
+        for (version, kind) in [
+            (CodeExecution::V20260120, "code_execution_20260120"),
+            (CodeExecution::V20260521, "code_execution_20260521"),
+            (CodeExecution::Other("code_execution_2030".into()), "code_execution_2030"),
+        ] {
+            assert_eq!(code_execution_tool(&version)["type"], kind);
+        }
+        let block = container_upload(&FileId::new("file_1"));
+        assert_eq!(block, json!({"type": "container_upload", "file_id": "file_1"}));
+    }
+}

@@ -1,0 +1,157 @@
+//! Content on its way from the service: read piece by piece, bounded, and known to be whole at its end.
+//!
+//! Dropped, it closes its connection. Nothing is written anywhere: that is for the caller, who should write beside the
+//! place and rename at the end, since a download may break at any piece.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use conjure_base::Deadline;
+use futures_util::{Stream, stream};
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+
+use crate::hosted::{FileRecord, HostedError, HostedErrorKind, HostedLimits};
+use crate::messages::Shared;
+
+/// A download under way.
+pub struct Download {
+    shared: Arc<Shared>,
+    response: Response,
+    record: Option<FileRecord>,
+    request_id: Option<String>,
+    deadline: Deadline,
+    transfer: Duration,
+    received: u64,
+    /// How large it must be at its end, where that is known.
+    size: Option<u64>,
+    limit: u64,
+    is_over: bool,
+}
+
+impl Download {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        response: Response,
+        limits: &HostedLimits,
+        record: Option<FileRecord>,
+    ) -> Self {
+        let size = record.as_ref().map(|record| record.size).or_else(|| response.content_length());
+        Self {
+            request_id: shared.transport.reporter.request_id(response.headers()),
+            deadline: shared.transport.clock.deadline(limits.transfer),
+            transfer: limits.transfer,
+            shared,
+            response,
+            record,
+            received: 0,
+            size,
+            limit: limits.download_bytes,
+            is_over: false,
+        }
+    }
+
+    /// What the service says of the file; none of a skill's version.
+    #[must_use]
+    pub const fn record(&self) -> Option<&FileRecord> {
+        self.record.as_ref()
+    }
+
+    /// Its name as the service says it; see [`FileRecord::safe_name`].
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.record.as_ref().map(|record| record.name.as_str())
+    }
+
+    /// Its content type.
+    #[must_use]
+    pub fn media_type(&self) -> Option<&str> {
+        let of_record = self.record.as_ref().map(|record| record.media_type.as_str());
+        let of_head = || self.response.headers().get(CONTENT_TYPE)?.to_str().ok();
+        of_record.filter(|media_type| !media_type.is_empty()).or_else(of_head)
+    }
+
+    /// Its size in bytes, where it is known before its end.
+    #[must_use]
+    pub const fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// The next piece; nothing at its end, which then is the true one.
+    ///
+    /// # Errors
+    /// [`HostedErrorKind::Cut`] when it ends too early, [`HostedErrorKind::OverLimit`] when it is too large. After an
+    /// error there is nothing more.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HostedError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let next = self.read().await;
+        self.is_over = !matches!(next, Ok(Some(_)));
+        next.map_err(|error| error.with_request_id(self.request_id.clone()))
+    }
+
+    async fn read(&mut self) -> Result<Option<Bytes>, HostedError> {
+        let transport = &self.shared.transport;
+        let chunk =
+            transport.chunk(&mut self.response, self.deadline).await.map_err(|failure| {
+                match transport.clock.remaining(self.deadline) {
+                    Duration::ZERO => {
+                        let message = format!("the download took longer than {:?}", self.transfer);
+                        HostedError::new(HostedErrorKind::Timeout, message)
+                    }
+                    _ => HostedError::of_failure(failure),
+                }
+            });
+        let Some(chunk) = chunk? else {
+            return match self.size {
+                Some(size) if size != self.received => {
+                    let message =
+                        format!("the download ended after {} of {size} bytes; fetch it again", self.received);
+                    Err(HostedError::new(HostedErrorKind::Cut, message))
+                }
+                _ => Ok(None),
+            };
+        };
+        self.received = self.received.saturating_add(chunk.len() as u64);
+        if let Some(size) = self.size.filter(|size| self.received > *size) {
+            let message = format!("the download is larger than the {size} bytes that the service said");
+            return Err(HostedError::new(HostedErrorKind::Protocol, message));
+        }
+        if self.received > self.limit {
+            let message = format!("the download is larger than the limit of {} bytes", self.limit);
+            return Err(HostedError::new(HostedErrorKind::OverLimit, message));
+        }
+        Ok(Some(chunk))
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// As [`Download::chunk`].
+    pub async fn bytes(mut self) -> Result<Vec<u8>, HostedError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            all.extend_from_slice(&chunk);
+        }
+        Ok(all)
+    }
+
+    /// Its pieces, as a stream.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, HostedError>> + Send {
+        stream::unfold(self, |mut download| async move {
+            download.chunk().await.transpose().map(|chunk| (chunk, download))
+        })
+    }
+}
+
+impl std::fmt::Debug for Download {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Download")
+            .field("record", &self.record)
+            .field("received", &self.received)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,211 @@
+//! Why a call of the Skills or Files API failed. No error shows the key.
+
+use std::path::Path;
+use std::time::Duration;
+
+use conjure_conversation::ModelErrorKind;
+use conjure_skill::{PackageProblemKind, SkillError};
+
+use crate::failure::{Failure, Said};
+
+/// A failure of [`Skills`](crate::hosted::Skills) or [`Files`](crate::hosted::Files).
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct HostedError {
+    kind: HostedErrorKind,
+    message: String,
+    status: Option<u16>,
+    code: Option<String>,
+    retry_after: Option<Duration>,
+    request_id: Option<String>,
+    outcome: Outcome,
+    source: Option<Box<SkillError>>,
+}
+
+/// The classes of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HostedErrorKind {
+    /// 401: the service does not know the key.
+    WrongKey,
+    /// 403: the key may not do this.
+    Forbidden,
+    /// 404: there is no such skill, version or file, or not any more.
+    NotFound,
+    /// 409: another call is changing it.
+    Conflict,
+    /// 413: the service finds it too large.
+    TooLarge,
+    /// 429: too many calls under this key.
+    RateLimited,
+    /// Another refusal: the message says what the service wants.
+    Refused,
+    /// 5xx: the service fails, or is overloaded.
+    Service,
+    /// No connection, or it broke before the answer began.
+    Connection,
+    /// The answer ended, or broke, before it was whole.
+    Cut,
+    /// A deadline passed.
+    Timeout,
+    /// The answer is not what the protocol says.
+    Protocol,
+    /// Above a limit of this client; nothing was sent, or no more is read.
+    OverLimit,
+    /// What was to be uploaded is no valid skill, or cannot be read; nothing was sent.
+    InvalidSkill,
+    /// A local file cannot be read or has changed while it was sent.
+    Unreadable,
+    /// An id that cannot stand in a path; nothing was sent.
+    InvalidId,
+}
+
+/// Whether what was asked for may have happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It has not.
+    NotDone,
+    /// Nobody knows: the request may have arrived, and the answer has not.
+    Unknown,
+}
+
+impl HostedError {
+    pub(crate) fn new(kind: HostedErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            status: None,
+            code: None,
+            retry_after: None,
+            request_id: None,
+            outcome: Outcome::NotDone,
+            source: None,
+        }
+    }
+
+    /// An answer of the service that is no success.
+    pub(crate) fn status(status: u16, said: Said, retry_after: Option<Duration>) -> Self {
+        let kind = match status {
+            401 => HostedErrorKind::WrongKey,
+            403 => HostedErrorKind::Forbidden,
+            404 => HostedErrorKind::NotFound,
+            409 => HostedErrorKind::Conflict,
+            413 => HostedErrorKind::TooLarge,
+            429 => HostedErrorKind::RateLimited,
+            500..=599 => HostedErrorKind::Service,
+            408 => HostedErrorKind::Timeout,
+            _ => HostedErrorKind::Refused,
+        };
+        let name = String::from(said.kind);
+        let hint = match kind {
+            HostedErrorKind::WrongKey => "; check the key and which service it is for",
+            HostedErrorKind::Forbidden => "; ask for the right, or use another key",
+            _ => "",
+        };
+        Self {
+            status: Some(status),
+            code: said.code,
+            retry_after,
+            request_id: said.request_id,
+            ..Self::new(kind, format!("the service answered {status} ({name}): {}{hint}", said.message))
+        }
+    }
+
+    /// A failure on the way.
+    pub(crate) fn of_failure(failure: Failure) -> Self {
+        let Failure { error, .. } = failure;
+        let kind = match error.kind {
+            ModelErrorKind::Connection => HostedErrorKind::Connection,
+            ModelErrorKind::Truncated => HostedErrorKind::Cut,
+            ModelErrorKind::Timeout => HostedErrorKind::Timeout,
+            ModelErrorKind::Api(_) => HostedErrorKind::RateLimited,
+            _ => HostedErrorKind::Protocol,
+        };
+        Self {
+            retry_after: error.retry_after,
+            request_id: error.request_id,
+            ..Self::new(kind, error.message)
+        }
+    }
+
+    /// What was to be uploaded cannot be.
+    pub(crate) fn of_skill(error: SkillError) -> Self {
+        let is_limit = match &error {
+            SkillError::TooLarge { .. } => true,
+            SkillError::InvalidPackage { problem, .. } => problem.kind() == PackageProblemKind::Limit,
+            _ => false,
+        };
+        let kind = if is_limit { HostedErrorKind::OverLimit } else { HostedErrorKind::InvalidSkill };
+        let message = format!("the skill cannot be uploaded: {error}");
+        Self { source: Some(Box::new(error)), ..Self::new(kind, message) }
+    }
+
+    /// A local file cannot be read.
+    pub(crate) fn unreadable(path: &Path, reason: impl std::fmt::Display) -> Self {
+        Self::new(HostedErrorKind::Unreadable, format!("cannot read `{}`: {reason}", path.display()))
+    }
+
+    /// The same, of a request that the service may have acted on.
+    pub(crate) fn with_unknown_outcome(mut self) -> Self {
+        self.outcome = Outcome::Unknown;
+        self
+    }
+
+    pub(crate) fn with_request_id(mut self, id: Option<String>) -> Self {
+        self.request_id = self.request_id.or(id);
+        self
+    }
+
+    pub(crate) fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_after = wait;
+        self
+    }
+
+    /// Its class.
+    #[must_use]
+    pub const fn kind(&self) -> HostedErrorKind {
+        self.kind
+    }
+
+    /// The HTTP status, where the service answered.
+    #[must_use]
+    pub const fn status_code(&self) -> Option<u16> {
+        self.status
+    }
+
+    /// The service's own code of the cause (`file_expired`), where it gives one.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// How long to wait, where the service said so.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The `request-id` of the service, for support.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
+
+    /// Whether the service may have done it although this is an error: an upload whose answer was lost. List what is there
+    /// before it is sent again.
+    #[must_use]
+    pub fn may_have_happened(&self) -> bool {
+        self.outcome == Outcome::Unknown
+    }
+
+    /// Whether the same call may well succeed later, and does no harm if it is made again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        use HostedErrorKind as Kind;
+        let passes = matches!(
+            self.kind,
+            Kind::RateLimited | Kind::Service | Kind::Connection | Kind::Cut | Kind::Timeout | Kind::Conflict
+        );
+        passes && self.outcome == Outcome::NotDone
+    }
+}

@@ -1,0 +1,282 @@
+//! A form of files on its way: `multipart/form-data` (RFC 7578), of known length, read while it is sent.
+//!
+//! Names are escaped as browsers and the official SDK do: `"` as `%22`, `\` doubled, control characters by their number.
+//! A form can be sent again, since what it is made of is read anew. At most one file of a skill, or one piece of a larger
+//! file, is in memory. It owns nothing that outlives it: a read under way when it is dropped ends by itself.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use conjure_skill::Skill;
+use http_body::{Frame, SizeHint};
+use tokio::task::JoinHandle;
+
+/// How much of a body is handed on at once, in bytes.
+const PIECE: usize = 64 << 10;
+/// How much of a large file is read at once, in bytes.
+const READ: usize = 1 << 20;
+
+/// How far an upload has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How many bytes of the request's body were handed to the connection. It begins anew when the upload does.
+    pub sent: u64,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// Told of each piece of an upload. It must not block.
+pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// A form, as it can be sent any number of times.
+pub(crate) struct Form {
+    boundary: String,
+    parts: Vec<Part>,
+    end: Bytes,
+    length: u64,
+    state: Arc<FormState>,
+}
+
+#[derive(Debug, Clone)]
+struct Part {
+    head: Bytes,
+    content: Content,
+    size: u64,
+}
+
+/// What a part holds.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    Bytes(Bytes),
+    /// A file of a skill, by its path in it.
+    OfSkill(Arc<Skill>, PathBuf),
+    /// An open file, from its beginning.
+    File(Arc<File>, PathBuf),
+}
+
+/// What a body says of itself while it is sent.
+#[derive(Default)]
+pub(crate) struct FormState {
+    sent: AtomicU64,
+    /// Why it could not be read to its end.
+    broken: Mutex<Option<String>>,
+    on_progress: Option<OnProgress>,
+}
+
+impl Form {
+    pub(crate) fn new(on_progress: Option<OnProgress>) -> Self {
+        // Nobody who writes a skill can know it, and so put it into a file.
+        let random = || RandomState::new().build_hasher().finish();
+        let boundary = format!("{:016x}{:016x}", random(), random());
+        let end = Bytes::from(format!("--{boundary}--\r\n"));
+        let state = Arc::new(FormState { on_progress, ..FormState::default() });
+        Self { boundary, parts: Vec::new(), length: end.len() as u64, end, state }
+    }
+
+    /// With one more field that is a text.
+    pub(crate) fn text(self, name: &str, value: &str) -> Self {
+        let head = format!("Content-Disposition: form-data; name=\"{}\"\r\n", escaped(name));
+        let content = Bytes::copy_from_slice(value.as_bytes());
+        let size = content.len() as u64;
+        self.part(&head, Content::Bytes(content), size)
+    }
+
+    /// With one more field that is a file of so many bytes.
+    pub(crate) fn file(
+        self,
+        name: &str,
+        file_name: &str,
+        media_type: &str,
+        content: Content,
+        size: u64,
+    ) -> Self {
+        let (name, file_name) = (escaped(name), escaped(file_name));
+        let head = format!(
+            "Content-Disposition: form-data; name=\"{name}\"; filename=\"{file_name}\"\r\nContent-Type: {media_type}\r\n"
+        );
+        self.part(&head, content, size)
+    }
+
+    fn part(mut self, head: &str, content: Content, size: u64) -> Self {
+        let head = Bytes::from(format!("--{}\r\n{head}\r\n", self.boundary));
+        self.length += head.len() as u64 + size + 2;
+        self.parts.push(Part { head, content, size });
+        self
+    }
+
+    pub(crate) fn content_type(&self) -> String {
+        format!("multipart/form-data; boundary={}", self.boundary)
+    }
+
+    /// The whole body, from its beginning.
+    pub(crate) fn body(&self) -> FormBody {
+        self.state.sent.store(0, Ordering::Relaxed);
+        let mut queue = VecDeque::new();
+        for part in &self.parts {
+            queue.push_back(Piece::Bytes(part.head.clone()));
+            queue.push_back(match &part.content {
+                Content::Bytes(bytes) => Piece::Bytes(bytes.clone()),
+                source => Piece::Read { source: source.clone(), at: 0, size: part.size },
+            });
+            queue.push_back(Piece::Bytes(Bytes::from_static(b"\r\n")));
+        }
+        queue.push_back(Piece::Bytes(self.end.clone()));
+        FormBody {
+            queue,
+            reading: None,
+            left: self.length,
+            total: self.length,
+            state: Arc::clone(&self.state),
+        }
+    }
+
+    /// How many bytes were handed on.
+    pub(crate) fn sent(&self) -> u64 {
+        self.state.sent.load(Ordering::Relaxed)
+    }
+
+    /// Why the body broke, if it did.
+    pub(crate) fn broken(&self) -> Option<String> {
+        self.state.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The text as a name within quotes.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' => escaped.push_str("%22"),
+            '\\' => escaped.push_str("\\\\"),
+            '\u{1b}' => escaped.push(character),
+            '\0'..='\u{1f}' => escaped.push_str(&format!("%{:02X}", u32::from(character))),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    /// The rest of a source of this size.
+    Read {
+        source: Content,
+        at: u64,
+        size: u64,
+    },
+}
+
+/// A body under way.
+pub(crate) struct FormBody {
+    queue: VecDeque<Piece>,
+    reading: Option<JoinHandle<io::Result<Vec<Piece>>>>,
+    left: u64,
+    total: u64,
+    state: Arc<FormState>,
+}
+
+impl http_body::Body for FormBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                let read = ready!(pin!(reading).poll(context));
+                self.reading = None;
+                match read.map_err(io::Error::other).flatten() {
+                    Ok(pieces) => pieces.into_iter().rev().for_each(|piece| self.queue.push_front(piece)),
+                    Err(error) => return Poll::Ready(Some(Err(self.fail(error)))),
+                }
+            }
+            match self.queue.pop_front() {
+                None => return Poll::Ready(None),
+                Some(Piece::Bytes(bytes)) if bytes.is_empty() => {}
+                Some(Piece::Bytes(mut bytes)) => {
+                    let piece = bytes.split_to(bytes.len().min(PIECE));
+                    if !bytes.is_empty() {
+                        self.queue.push_front(Piece::Bytes(bytes));
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(self.count(piece)))));
+                }
+                Some(Piece::Read { source, at, size }) => {
+                    self.reading = Some(tokio::task::spawn_blocking(move || read(source, at, size)));
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+impl FormBody {
+    fn count(&mut self, piece: Bytes) -> Bytes {
+        self.left = self.left.saturating_sub(piece.len() as u64);
+        let sent = self.total - self.left;
+        self.state.sent.store(sent, Ordering::Relaxed);
+        if let Some(tell) = &self.state.on_progress {
+            tell(Progress { sent, total: self.total });
+        }
+        piece
+    }
+
+    fn fail(&mut self, error: io::Error) -> io::Error {
+        self.queue.clear();
+        *self.state.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        error
+    }
+}
+
+/// Reads on: what was read, and the rest.
+fn read(source: Content, at: u64, size: u64) -> io::Result<Vec<Piece>> {
+    let changed = |path: &PathBuf| {
+        io::Error::other(format!("`{}` has changed while it was uploaded; upload it again", path.display()))
+    };
+    match source {
+        Content::Bytes(bytes) => Ok(vec![Piece::Bytes(bytes)]),
+        Content::OfSkill(skill, path) => {
+            let content = skill.read_resource_up_to(&path, size).map_err(io::Error::other)?;
+            if content.len() as u64 != size {
+                return Err(changed(&path));
+            }
+            Ok(vec![Piece::Bytes(content.into())])
+        }
+        Content::File(file, path) => {
+            let wanted = usize::try_from(size.saturating_sub(at)).unwrap_or(READ).min(READ);
+            if wanted == 0 {
+                return Ok(Vec::new());
+            }
+            let mut buffer = vec![0; wanted];
+            let count = file.read_at(&mut buffer, at)?;
+            if count == 0 {
+                return Err(changed(&path));
+            }
+            buffer.truncate(count);
+            let rest = Piece::Read { source: Content::File(file, path), at: at + count as u64, size };
+            Ok(vec![Piece::Bytes(buffer.into()), rest])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

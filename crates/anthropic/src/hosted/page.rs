@@ -1,0 +1,178 @@
+//! Lists that the service gives page by page.
+//!
+//! Skills and versions are paged by a token, files under the beta profile by the id of the last one. A service that would
+//! give pages for ever is stopped: by a page that follows itself, and by their number.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, stream};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::hosted::{HostedError, HostedErrorKind};
+
+/// How many pages are read of one list.
+const MOST_PAGES: u32 = 10_000;
+
+/// A part of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// What is on it, in the service's order.
+    pub items: Vec<T>,
+    /// Where the next one begins; none on the last.
+    pub next: Option<PageToken>,
+}
+
+/// Where a page begins.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PageToken {
+    /// The name of the query's field: `page`, or `after_id`.
+    field: &'static str,
+    value: String,
+}
+
+impl PageToken {
+    pub(crate) fn query(&self) -> (&'static str, String) {
+        (self.field, self.value.clone())
+    }
+}
+
+impl std::fmt::Display for PageToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.value)
+    }
+}
+
+/// All of a list, page after page.
+pub type Items<T> = Pin<Box<dyn Stream<Item = Result<T, HostedError>> + Send>>;
+
+/// A page on the wire.
+#[derive(Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct WirePage<T> {
+    data: Vec<T>,
+    #[serde(default)]
+    next_page: Option<String>,
+    #[serde(default)]
+    has_more: Option<bool>,
+    #[serde(default)]
+    last_id: Option<String>,
+}
+
+/// Reads a page, whichever way it names the next one.
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Page<T>, String> {
+    let page: WirePage<T> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let token = |field, value: Option<String>| {
+        value.filter(|value| !value.is_empty()).map(|value| PageToken { field, value })
+    };
+    let by_token = token("page", page.next_page);
+    // An empty page has no last one.
+    let by_id = || token("after_id", page.last_id).filter(|_| page.has_more == Some(true));
+    Ok(Page { items: page.data, next: by_token.or_else(by_id) })
+}
+
+/// The items of all pages.
+pub(crate) fn items<T, F>(fetch: F) -> Items<T>
+where
+    T: Send + 'static,
+    F: Fn(Option<PageToken>) -> PageFuture<T> + Send + Sync + 'static,
+{
+    struct State<T, F> {
+        fetch: F,
+        ready: std::vec::IntoIter<T>,
+        next: Next,
+        pages: u32,
+    }
+    enum Next {
+        First,
+        At(PageToken),
+        Over,
+    }
+    let state = State { fetch, ready: Vec::new().into_iter(), next: Next::First, pages: 0 };
+    Box::pin(stream::unfold(state, |mut state| async move {
+        loop {
+            if let Some(item) = state.ready.next() {
+                return Some((Ok(item), state));
+            }
+            let token = match std::mem::replace(&mut state.next, Next::Over) {
+                Next::First => None,
+                Next::At(token) => Some(token),
+                Next::Over => return None,
+            };
+            state.pages += 1;
+            match (state.fetch)(token.clone()).await {
+                Ok(page) if page.next.is_some() && (page.next == token || state.pages >= MOST_PAGES) => {
+                    let message = "the service gives pages without end; narrow the list".to_owned();
+                    return Some((Err(HostedError::new(HostedErrorKind::Protocol, message)), state));
+                }
+                Ok(page) => {
+                    state.next = page.next.map_or(Next::Over, Next::At);
+                    state.ready = page.items.into_iter();
+                }
+                Err(error) => return Some((Err(error), state)),
+            }
+        }
+    }))
+}
+
+/// A page on its way.
+pub(crate) type PageFuture<T> = Pin<Box<dyn Future<Output = Result<Page<T>, HostedError>> + Send>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{StreamExt as _, TryStreamExt as _};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn next(page: serde_json::Value) -> Option<(&'static str, String)> {
+        parse::<u32>(page.to_string().as_bytes()).unwrap().next.map(|token| token.query())
+    }
+
+    #[test]
+    fn both_ways_of_paging_are_read() {
+        assert_eq!(next(json!({"data": [1], "next_page": "p2"})), Some(("page", "p2".to_owned())));
+        assert_eq!(next(json!({"data": [], "next_page": null})), None);
+        assert_eq!(next(json!({"data": [], "next_page": ""})), None);
+        let by_id = |more: bool| json!({"data": [1], "has_more": more, "first_id": "a", "last_id": "b"});
+        assert_eq!(next(by_id(true)), Some(("after_id", "b".to_owned())));
+        assert_eq!(next(by_id(false)), None);
+        assert_eq!(next(json!({"data": [], "has_more": true, "last_id": null})), None);
+        assert!(parse::<u32>(b"{}").is_err() && parse::<u32>(b"<html>").is_err());
+    }
+
+    fn token(value: String) -> PageToken {
+        PageToken { field: "page", value }
+    }
+
+    #[tokio::test]
+    async fn pages_follow_each_other_and_one_that_follows_itself_ends_the_list() {
+        let three = items(|at| {
+            let at: usize = at.map_or(0, |token| token.value.parse().unwrap());
+            let page =
+                Page { items: vec![at * 2, at * 2 + 1], next: (at < 2).then(|| token((at + 1).to_string())) };
+            Box::pin(std::future::ready(Ok(page)))
+        });
+        assert_eq!(three.try_collect::<Vec<_>>().await.unwrap(), [0, 1, 2, 3, 4, 5]);
+
+        let mut endless = items(|_| {
+            let page = Page { items: vec![1], next: Some(token("again".to_owned())) };
+            Box::pin(std::future::ready(Ok(page)))
+        });
+        assert_eq!(endless.next().await.unwrap().unwrap(), 1);
+        let error = endless.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), HostedErrorKind::Protocol);
+        assert!(endless.next().await.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,60}", token in any::<String>()) {
+            let _ = parse::<String>(text.as_bytes());
+            let page = json!({"data": ["x"], "next_page": token});
+            let page = parse::<String>(page.to_string().as_bytes()).unwrap();
+            prop_assert_eq!(page.next.is_some(), !token.is_empty());
+        }
+    }
+}

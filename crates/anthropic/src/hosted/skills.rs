@@ -1,0 +1,326 @@
+//! The Skills API: skills and their versions, uploaded, listed, deleted, fetched.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use reqwest::Method;
+
+use crate::hosted::exchange::{Api, Ask};
+use crate::hosted::multipart::{Form, OnProgress};
+use crate::hosted::page::{Items, Page, PageToken, items, parse};
+use crate::hosted::sync::Account;
+use crate::hosted::{
+    Download, HostedError, HostedErrorKind, HostedLimits, LATEST, Progress, SkillBundle, SkillId,
+    SkillRecord, SkillSource, VersionId, VersionRecord,
+};
+use crate::messages::{Client, Shared};
+
+/// How often the versions of a skill that is deleted are listed again, since others may add some.
+const MOST_ROUNDS: u32 = 5;
+
+/// The Skills API under one key. Cheap to clone; it shares the limiter and the connections of its [`Client`].
+#[derive(Clone)]
+pub struct Skills {
+    shared: Arc<Shared>,
+    limits: HostedLimits,
+}
+
+/// How a skill is uploaded.
+#[derive(Clone, Default)]
+pub struct Upload {
+    title: Option<String>,
+    on_progress: Option<OnProgress>,
+}
+
+impl Upload {
+    /// Without a title; the service takes the skill's name.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With this title for people. A version has none of its own.
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// Tells of each piece that was handed to the connection. It must not block.
+    #[must_use]
+    pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.on_progress = Some(Arc::new(tell));
+        self
+    }
+}
+
+impl Client {
+    /// The Skills API under this key.
+    #[must_use]
+    pub fn skills(&self) -> Skills {
+        Skills { shared: Arc::clone(self.shared()), limits: HostedLimits::default() }
+    }
+}
+
+impl Skills {
+    /// With these limits.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: HostedLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The limits.
+    #[must_use]
+    pub const fn limits(&self) -> &HostedLimits {
+        &self.limits
+    }
+
+    /// Whose skills these are.
+    pub(in crate::hosted) fn account(&self) -> Account {
+        let transport = &self.shared.transport;
+        Account { service: transport.service().to_owned(), key: transport.key() }
+    }
+
+    /// Uploads the skill in this folder, or whose `SKILL.md` or `.skill` package this is, as a new one.
+    ///
+    /// # Errors
+    /// [`HostedError`]; before anything is sent where the skill is invalid or above a limit. One that
+    /// [may have happened](HostedError::may_have_happened) is not tried again.
+    pub async fn upload(&self, path: impl Into<PathBuf>, upload: Upload) -> Result<SkillRecord, HostedError> {
+        let bundle = self.open(path.into()).await?;
+        self.upload_bundle(&bundle, upload).await
+    }
+
+    /// The same of a bundle that was opened before.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn upload_bundle(
+        &self,
+        bundle: &SkillBundle,
+        upload: Upload,
+    ) -> Result<SkillRecord, HostedError> {
+        let title = match self.shared.transport.profile() {
+            crate::Profile::Beta => "display_title",
+            crate::Profile::Current => "display_name",
+        };
+        let form = Form::new(upload.on_progress);
+        let form = match &upload.title {
+            Some(text) => form.text(title, text),
+            None => form,
+        };
+        let form = bundle.added_to(form);
+        self.shared
+            .json(Ask::new(Api::Skills, Method::POST, vec!["skills"]).with_form(&form), &self.limits)
+            .await
+    }
+
+    /// Uploads another version of a skill. Its name must be the same.
+    ///
+    /// # Errors
+    /// As [`Skills::upload`].
+    pub async fn create_version(
+        &self,
+        skill: &SkillId,
+        path: impl Into<PathBuf>,
+        upload: Upload,
+    ) -> Result<VersionRecord, HostedError> {
+        let bundle = self.open(path.into()).await?;
+        self.create_version_of_bundle(skill, &bundle, upload).await
+    }
+
+    /// The same of a bundle that was opened before.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn create_version_of_bundle(
+        &self,
+        skill: &SkillId,
+        bundle: &SkillBundle,
+        upload: Upload,
+    ) -> Result<VersionRecord, HostedError> {
+        let form = bundle.added_to(Form::new(upload.on_progress));
+        let path = vec!["skills", skill.as_str(), "versions"];
+        self.shared.json(Ask::new(Api::Skills, Method::POST, path).with_form(&form), &self.limits).await
+    }
+
+    /// Reads and checks a skill where it may block.
+    async fn open(&self, path: PathBuf) -> Result<SkillBundle, HostedError> {
+        let limits = self.limits;
+        let opened = tokio::task::spawn_blocking(move || SkillBundle::open(path, &limits)).await;
+        opened.unwrap_or_else(|_| {
+            Err(HostedError::new(HostedErrorKind::InvalidSkill, "the reader of the skill has crashed"))
+        })
+    }
+
+    /// All skills of this source, or of any, page after page.
+    #[must_use]
+    pub fn list(&self, source: Option<SkillSource>) -> Items<SkillRecord> {
+        let skills = self.clone();
+        items(move |at| {
+            let (skills, source) = (skills.clone(), source.clone());
+            Box::pin(async move { skills.page(source.as_ref(), None, at.as_ref()).await })
+        })
+    }
+
+    /// One page of skills: of at most `limit` (the service's own number where none is said), from `at`.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn page(
+        &self,
+        source: Option<&SkillSource>,
+        limit: Option<u32>,
+        at: Option<&PageToken>,
+    ) -> Result<Page<SkillRecord>, HostedError> {
+        let source = source.map(|source| ("source", source.as_wire().to_owned()));
+        let ask = Ask::get(Api::Skills, vec!["skills"]).with_query(paging(limit, at)).with_query(source);
+        self.shared.record(ask, &self.limits, parse).await
+    }
+
+    /// One skill.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn get(&self, skill: &SkillId) -> Result<SkillRecord, HostedError> {
+        self.shared.json(Ask::get(Api::Skills, vec!["skills", skill.as_str()]), &self.limits).await
+    }
+
+    /// Deletes a skill without versions: the service refuses others. See [`Skills::delete_with_versions`].
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn delete(&self, skill: &SkillId) -> Result<(), HostedError> {
+        let ask = Ask::new(Api::Skills, Method::DELETE, vec!["skills", skill.as_str()]);
+        self.shared.delete(ask, &self.limits).await
+    }
+
+    /// Deletes all versions of a skill, and then the skill. What others delete meanwhile is deleted; what is left behind
+    /// when it fails in its midst, the next call deletes.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn delete_with_versions(&self, skill: &SkillId) -> Result<(), HostedError> {
+        for _ in 0..MOST_ROUNDS {
+            let versions: Vec<VersionRecord> = self.versions(skill).try_collect().await?;
+            if versions.is_empty() {
+                break;
+            }
+            for version in versions {
+                match self.delete_version(skill, &version.id).await {
+                    Err(error) if error.kind() == HostedErrorKind::NotFound => {}
+                    other => other?,
+                }
+            }
+        }
+        self.delete(skill).await
+    }
+
+    /// All versions of a skill, page after page.
+    #[must_use]
+    pub fn versions(&self, skill: &SkillId) -> Items<VersionRecord> {
+        let (skills, skill) = (self.clone(), skill.clone());
+        items(move |at| {
+            let (skills, skill) = (skills.clone(), skill.clone());
+            Box::pin(async move { skills.page_of_versions(&skill, None, at.as_ref()).await })
+        })
+    }
+
+    /// One page of versions: of at most `limit`, from `at`.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn page_of_versions(
+        &self,
+        skill: &SkillId,
+        limit: Option<u32>,
+        at: Option<&PageToken>,
+    ) -> Result<Page<VersionRecord>, HostedError> {
+        let path = vec!["skills", skill.as_str(), "versions"];
+        self.shared
+            .record(Ask::get(Api::Skills, path).with_query(paging(limit, at)), &self.limits, parse)
+            .await
+    }
+
+    /// One version; [`LATEST`] is the newest one.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn version(&self, skill: &SkillId, version: &VersionId) -> Result<VersionRecord, HostedError> {
+        if version.as_str() == LATEST {
+            return self.newest(skill).await;
+        }
+        let path = vec!["skills", skill.as_str(), "versions", version.as_str()];
+        self.shared.json(Ask::get(Api::Skills, path), &self.limits).await
+    }
+
+    /// Deletes a version; [`LATEST`] is the newest one at this moment.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn delete_version(&self, skill: &SkillId, version: &VersionId) -> Result<(), HostedError> {
+        let version = self.resolved(skill, version).await?;
+        let path = vec!["skills", skill.as_str(), "versions", version.as_str()];
+        self.shared.delete(Ask::new(Api::Skills, Method::DELETE, path), &self.limits).await
+    }
+
+    /// The files of a version as a ZIP archive; [`LATEST`] is the newest one.
+    ///
+    /// # Errors
+    /// [`HostedError`].
+    pub async fn download_version(
+        &self,
+        skill: &SkillId,
+        version: &VersionId,
+    ) -> Result<Download, HostedError> {
+        let version = self.resolved(skill, version).await?;
+        let path = vec!["skills", skill.as_str(), "versions", version.as_str(), "content"];
+        let response = self.shared.content(Ask::get(Api::Skills, path), &self.limits).await?;
+        Ok(Download::new(Arc::clone(&self.shared), response, &self.limits, None))
+    }
+
+    /// The version that this stands for: paths do not take [`LATEST`].
+    async fn resolved(&self, skill: &SkillId, version: &VersionId) -> Result<VersionId, HostedError> {
+        if version.as_str() == LATEST {
+            return self.newest(skill).await.map(|version| version.id);
+        }
+        Ok(version.clone())
+    }
+
+    /// The newest of all versions of a skill.
+    async fn newest(&self, skill: &SkillId) -> Result<VersionRecord, HostedError> {
+        let versions: Vec<VersionRecord> = self.versions(skill).try_collect().await?;
+        versions.into_iter().max_by_key(age).ok_or_else(|| {
+            HostedError::new(HostedErrorKind::NotFound, format!("the skill `{skill}` has no versions"))
+        })
+    }
+}
+
+/// What makes a version newer: its number, which is a time, where it has one; else when it was made. Both grow as texts
+/// of equal length do.
+fn age(version: &VersionRecord) -> (Option<u128>, String) {
+    (version.id.as_str().parse().ok(), version.created_at.clone())
+}
+
+/// The query of a page.
+pub(crate) fn paging(
+    limit: Option<u32>,
+    at: Option<&PageToken>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let limit = limit.map(|limit| ("limit", limit.to_string()));
+    limit.into_iter().chain(at.map(PageToken::query))
+}
+
+impl std::fmt::Debug for Skills {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Skills").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upload").field("title", &self.title).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! What to do with each skill, decided from what is here, what is remembered and what the service lists. It asks nobody.
+
+use conjure_base::Digest;
+
+use crate::hosted::sync::index::{Memory, Remembered};
+use crate::hosted::{SkillId, SkillRecord, SkillSource, VersionId};
+
+/// What to do with a skill that is here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// The service does not have it.
+    Create,
+    /// The service has it in another version.
+    Update { skill: SkillId },
+    /// The service has it as it is here.
+    Unchanged { skill: SkillId, version: VersionId },
+    /// The service has this version, of which nothing is remembered: it was uploaded by somebody else, or by a push that
+    /// did not come to put it down. Its files say what to do.
+    Compare { skill: SkillId, version: VersionId, taken: Match },
+    /// The service has several of its title.
+    Ambiguous { skills: Vec<SkillId> },
+}
+
+/// Why a skill of the service is taken for one that is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Match {
+    /// By its id, and this was the digest of its files when they were last uploaded from here.
+    Remembered(Digest),
+    /// By its title, which the skill of the service may have by chance.
+    Title,
+}
+
+/// Decides on the skill of this name, whose files have this digest.
+pub(super) fn decide(
+    name: &str,
+    digest: Digest,
+    remembered: Option<&Remembered>,
+    listed: &[SkillRecord],
+) -> Decision {
+    let known =
+        remembered.and_then(|known| Some((known, listed.iter().find(|record| record.id == known.id)?)));
+    if let Some((known, record)) = known {
+        return match &record.latest {
+            Some(latest) if known.version.as_ref() == Some(latest) && known.digest == digest => {
+                Decision::Unchanged { skill: record.id.clone(), version: latest.clone() }
+            }
+            Some(latest) if known.version.as_ref() != Some(latest) => {
+                let (skill, version) = (record.id.clone(), latest.clone());
+                Decision::Compare { skill, version, taken: Match::Remembered(known.digest) }
+            }
+            // Its files are known to be others, or it has none.
+            _ => Decision::Update { skill: record.id.clone() },
+        };
+    }
+    let has_title =
+        |record: &&SkillRecord| record.source == SkillSource::Custom && record.title.as_deref() == Some(name);
+    let of_title: Vec<&SkillRecord> = listed.iter().filter(has_title).collect();
+    match of_title.as_slice() {
+        [] => Decision::Create,
+        [only] => match &only.latest {
+            None => Decision::Update { skill: only.id.clone() },
+            Some(latest) => {
+                let (skill, version) = (only.id.clone(), latest.clone());
+                Decision::Compare { skill, version, taken: Match::Title }
+            }
+        },
+        several => Decision::Ambiguous { skills: several.iter().map(|record| record.id.clone()).collect() },
+    }
+}
+
+/// The skills that came from this folder and are not in it any more, by name.
+pub(super) fn absent<'m>(
+    folder: &str,
+    here: &[&str],
+    memory: &'m Memory,
+) -> impl Iterator<Item = (&'m String, &'m Remembered)> {
+    memory.iter().filter(move |(name, known)| known.folder == folder && !here.contains(&name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn record(id: &str, title: &str, latest: Option<&str>, source: &str) -> SkillRecord {
+        let record = json!({"id": id, "display_title": title, "latest_version": latest, "source": source});
+        serde_json::from_value(record).unwrap()
+    }
+
+    fn known(id: &str, version: Option<&str>, content: &str) -> Remembered {
+        let digest = Digest::of(content.as_bytes());
+        Remembered { id: id.into(), version: version.map(VersionId::new), digest, folder: "/f".to_owned() }
+    }
+
+    fn check(remembered: Option<Remembered>, listed: &[SkillRecord], expected: &Decision) {
+        let decided = decide("a", Digest::of(b"new"), remembered.as_ref(), listed);
+        assert_eq!(&decided, expected, "{remembered:?} {listed:?}");
+    }
+
+    fn compare(id: &str, version: &str, taken: Match) -> Decision {
+        Decision::Compare { skill: id.into(), version: version.into(), taken }
+    }
+
+    #[test]
+    fn every_case_has_its_decision() {
+        let custom = |id: &str, latest| record(id, "a", latest, "custom");
+        let update = |id: &str| Decision::Update { skill: id.into() };
+        let (old, new) = (Digest::of(b"old"), "new");
+        // Nothing is remembered.
+        check(None, &[], &Decision::Create);
+        check(None, &[record("s", "b", Some("1"), "custom")], &Decision::Create);
+        check(None, &[record("a", "a", Some("1"), "anthropic")], &Decision::Create);
+        check(None, &[custom("s", Some("1"))], &compare("s", "1", Match::Title));
+        check(None, &[custom("s", None)], &update("s"));
+        let both = Decision::Ambiguous { skills: vec!["s".into(), "t".into()] };
+        check(None, &[custom("s", Some("1")), custom("t", None)], &both);
+        // Its id is.
+        let unchanged = Decision::Unchanged { skill: "s".into(), version: "1".into() };
+        let two = [custom("t", Some("7")), custom("s", Some("1"))];
+        check(Some(known("s", Some("1"), new)), &two, &unchanged);
+        check(Some(known("s", Some("1"), "old")), &two, &update("s"));
+        let of = |digest| compare("s", "1", Match::Remembered(digest));
+        check(Some(known("s", Some("0"), "old")), &two, &of(old));
+        check(Some(known("s", Some("0"), new)), &two, &of(Digest::of(b"new")));
+        check(Some(known("s", None, new)), &two, &of(Digest::of(b"new")));
+        check(Some(known("s", Some("1"), new)), &[custom("s", None)], &update("s"));
+        // Under another title, too.
+        check(Some(known("s", Some("1"), new)), &[record("s", "A!", Some("1"), "custom")], &unchanged);
+        // The service has it no more.
+        check(Some(known("s", Some("1"), new)), &[], &Decision::Create);
+        check(Some(known("s", Some("1"), new)), &[custom("t", Some("7"))], &compare("t", "7", Match::Title));
+    }
+
+    #[test]
+    fn what_came_from_elsewhere_is_not_missed() {
+        let mut memory = Memory::new();
+        memory.insert("a".to_owned(), known("s", None, ""));
+        memory.insert("b".to_owned(), known("t", None, ""));
+        memory.insert("c".to_owned(), Remembered { folder: "/g".to_owned(), ..known("u", None, "") });
+        let names: Vec<_> = absent("/f", &["a"], &memory).map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["b"]);
+    }
+
+    proptest! {
+        /// Whatever is remembered: a skill is created only where the service lists none of this id or title, and it is
+        /// taken for unchanged only where the very version that is remembered is the newest.
+        #[test]
+        fn nothing_is_doubled_and_nothing_is_missed(
+            listed in proptest::collection::vec(("[st]", "[ab]", proptest::option::of("[12]")), 0..4),
+            remembered in proptest::option::of(("[st]", proptest::option::of("[12]"), "(old|new)")),
+        ) {
+            let listed: Vec<SkillRecord> = listed
+                .iter()
+                .enumerate()
+                .map(|(at, (id, title, latest))| record(&format!("{id}{at}"), title, latest.as_deref(), "custom"))
+                .collect();
+            let remembered = remembered
+                .map(|(id, version, content)| known(&format!("{id}0"), version.as_deref(), &content));
+            let decided = decide("a", Digest::of(b"new"), remembered.as_ref(), &listed);
+            let is_listed = |id: &SkillId| listed.iter().any(|record| record.id == *id);
+            match &decided {
+                Decision::Create => {
+                    prop_assert!(listed.iter().all(|record| record.title.as_deref() != Some("a")));
+                    prop_assert!(remembered.is_none_or(|known| !is_listed(&known.id)));
+                }
+                Decision::Unchanged { skill, version } => {
+                    let known = remembered.unwrap();
+                    prop_assert_eq!((&known.id, known.version.as_ref()), (skill, Some(version)));
+                    prop_assert_eq!(known.digest, Digest::of(b"new"));
+                }
+                Decision::Update { skill } | Decision::Compare { skill, .. } => prop_assert!(is_listed(skill)),
+                Decision::Ambiguous { skills } => prop_assert!(skills.len() > 1 && skills.iter().all(is_listed)),
+            }
+        }
+    }
+}

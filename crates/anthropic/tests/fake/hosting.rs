@@ -1,0 +1,226 @@
+//! Conversations in containers that the fake minds: skills, pauses, files that are made, containers that end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
+use conjure_anthropic::hosted::{
+    FileId, FileUpload, Hosted, HostedSkill, RunError, RunOptions, Upload, beta_headers, code_execution_tool,
+    container_config, container_upload, extract_file_ids, produced_files, run,
+};
+use conjure_anthropic::{Messages, Options, Profile};
+use conjure_base::{Clock, ContainerId, Deadline, SystemClock, Timestamp, TurnId};
+use conjure_conversation::{Block, Message, ModelErrorKind, Request, StopReason};
+use futures_util::TryStreamExt as _;
+use serde_json::{Value, json};
+
+use crate::hosted::{PROFILES, client, skill};
+use crate::support::{KEY, send, start};
+
+fn request(content: Vec<Block>, container: Option<ContainerId>) -> Request {
+    Request {
+        turn: TurnId::FIRST,
+        call: 1,
+        instructions: Vec::new(),
+        tools: Arc::new([]),
+        messages: vec![Arc::new(Message::user(content))],
+        container,
+        hosted: Arc::default(),
+    }
+}
+
+fn model(fake: &FakeMessages, profile: Profile, skills: &[HostedSkill]) -> Messages {
+    let model = client(fake, profile).messages(Options::new("m")).unwrap();
+    model.with_hosted(&Hosted::new(skills.to_vec()).unwrap())
+}
+
+fn made(name: &str, content: &'static str) -> Reply {
+    HostedRun::new("python make.py").with_file(name, content).saying("Done.").into()
+}
+
+#[tokio::test]
+async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
+    let folder = tempfile::tempdir().unwrap();
+    for profile in PROFILES {
+        let path = skill(&folder, "Does it.");
+        let turns = [HostedRun::new("sleep 60").paused().into(), made("report.xlsx", "sheets")];
+        let fake = start(FakeMessages::builder().profile(profile).hosting().turns(turns)).await;
+        let client = client(&fake, profile);
+        let own = client.skills().upload(&path, Upload::new()).await.unwrap();
+        let data = client.files().upload(FileUpload::of_bytes("data.csv", "1,2\n")).await.unwrap();
+        let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(own.id.clone())];
+        let model = model(&fake, profile, &skills);
+        let upload = Block::from_json(container_upload(&data.id).to_string()).unwrap();
+        let mut asked = request(vec![Block::text("Make a table."), upload], None);
+        let first = model.create(&asked).await.unwrap();
+        assert_eq!(first.response.stop_reason, StopReason::PauseTurn);
+        let loaded: Value = serde_json::from_str(first.container.as_ref().unwrap().get()).unwrap();
+        assert_eq!(
+            loaded["skills"][1]["version"],
+            own.latest.as_ref().unwrap().as_str(),
+            "`latest` is resolved"
+        );
+        assert!(loaded["expires_at"].as_str().unwrap().ends_with('Z'));
+
+        asked.container = first.response.container.clone();
+        assert_eq!(asked.container, Some(fake.containers().remove(0)));
+        asked.messages.push(Arc::new(Message::assistant(first.response.content)));
+        let events = model.events(asked);
+        let events: Vec<_> = events.try_collect().await.unwrap();
+        let Some(conjure_anthropic::AnswerEvent::Finished(answer)) = events.last() else {
+            panic!("{events:?}")
+        };
+        assert_eq!(answer.response.container, first.response.container);
+        let files = produced_files(&answer.response.content);
+        assert_eq!(files.len(), 1);
+        let download = client.files().download(&files[0]).await.unwrap();
+        assert_eq!(download.name(), Some("report.xlsx"));
+        assert_eq!(download.bytes().await.unwrap(), b"sheets");
+        assert_eq!(fake.containers().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_container_that_ended_is_gone_and_a_new_one_begins() {
+    let turns = [made("a.txt", "1"), made("b.txt", "2")];
+    let fake = start(FakeMessages::builder().hosting_for(Duration::from_secs(3600)).turns(turns)).await;
+    let model = model(&fake, Profile::Beta, &[HostedSkill::anthropic("pdf")]);
+    let first = model.create(&request(vec![Block::text("a")], None)).await.unwrap().response.container;
+    assert!(first.is_some());
+    let again = model.create(&request(vec![Block::text("b")], first.clone())).await.unwrap();
+    assert_eq!(again.response.container, first);
+    fake.expire_containers();
+    for gone in [first.clone(), Some(ContainerId::new("container_of_others"))] {
+        let failure = model.create(&request(vec![Block::text("c")], gone)).await.unwrap_err();
+        assert_eq!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
+        assert!(failure.request_id.is_some());
+    }
+    let fresh = model.create(&request(vec![Block::text("c")], None)).await.unwrap();
+    assert!(fresh.response.container.is_some() && fresh.response.container != first);
+}
+
+/// The machine's clock, so many milliseconds ahead.
+#[derive(Debug, Default)]
+struct Ahead(AtomicU64);
+
+impl Clock for Ahead {
+    fn timestamp(&self) -> Timestamp {
+        Timestamp::from_millis(SystemClock.timestamp().millis() + self.0.load(Ordering::SeqCst))
+    }
+
+    fn deadline(&self, after: Duration) -> Deadline {
+        SystemClock.deadline(after)
+    }
+
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        SystemClock.remaining(deadline)
+    }
+
+    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        SystemClock.sleep_until(deadline)
+    }
+}
+
+#[tokio::test]
+async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
+    let clock = Arc::new(Ahead::default());
+    let turns = [made("a.txt", "1"), made("b.txt", "2")];
+    let hour = Duration::from_secs(3600);
+    let fake = FakeMessages::builder().hosting_for(hour).clock(clock.clone()).turns(turns);
+    let fake = start(fake).await;
+    let model = model(&fake, Profile::Current, &[]);
+    let ask = async |text: &str, container| model.create(&request(vec![Block::text(text)], container)).await;
+    let container = ask("a", None).await.unwrap().response.container;
+    for _ in 0..3 {
+        clock.0.fetch_add(50 * 60 * 1000, Ordering::SeqCst);
+        assert_eq!(ask("b", container.clone()).await.unwrap().response.container, container);
+    }
+    clock.0.fetch_add(61 * 60 * 1000, Ordering::SeqCst);
+    let failure = ask("b", container).await.unwrap_err();
+    assert_eq!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
+}
+
+#[tokio::test]
+async fn a_request_for_what_is_not_there_is_refused_as_the_service_does() {
+    let fake = start(FakeMessages::builder().hosting().turns([made("a.txt", "1")])).await;
+    let ask = async |skills: &[HostedSkill], content: Vec<Block>| {
+        let failure = model(&fake, Profile::Beta, skills).create(&request(content, None)).await.unwrap_err();
+        assert_ne!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
+        failure.message
+    };
+    let text = || vec![Block::text("Hi")];
+    let unknown = [HostedSkill::custom("skill_x")];
+    assert!(ask(&unknown, text()).await.contains("skill `skill_x`"));
+    let old = [HostedSkill::anthropic("xlsx").version("1")];
+    assert!(ask(&old, text()).await.contains("of version `1` not found"));
+    let upload = Block::from_json(container_upload(&FileId::new("file_x")).to_string()).unwrap();
+    assert!(ask(&[], vec![upload]).await.contains("File not found: file_x"));
+    // Without the tool, and without the betas.
+    let options = Options::new("m").with_field("container", container_config(&old).unwrap()).unwrap();
+    let failure = client(&fake, Profile::Beta).messages(options).unwrap();
+    let failure = failure.create(&request(text(), None)).await.unwrap_err();
+    assert!(failure.message.contains("tool is required"), "{failure}");
+    let options = Options::new("m").with_server_tool(code_execution_tool(&Default::default()));
+    let failure = client(&fake, Profile::Beta).messages(options).unwrap();
+    let failure = failure.create(&request(text(), None)).await.unwrap_err();
+    assert!(failure.message.contains("code-execution-2025-08-25"), "{failure}");
+}
+
+#[tokio::test]
+async fn errors_of_the_container_are_results_without_files() {
+    let turns = [Reply::from(HostedRun::new("x").failing("execution_time_exceeded").with_file("a", "lost"))];
+    let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
+    let model = model(&fake, Profile::Beta, &[]);
+    let answer = model.create(&request(vec![Block::text("Hi")], None)).await.unwrap().response;
+    assert!(produced_files(&answer.content).is_empty());
+    assert!(answer.content[1].json().contains("execution_time_exceeded"));
+}
+
+/// A client of the host's own: headers by hand, JSON in and out.
+async fn post(fake: &FakeMessages, messages: Vec<Value>, container: Value) -> Result<Value, String> {
+    let key = format!("x-api-key: {KEY}");
+    let betas: Vec<String> = beta_headers().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let mut headers = vec![key.as_str(), "anthropic-version: 2023-06-01", "content-type: application/json"];
+    headers.extend(betas.iter().map(String::as_str));
+    let body = json!({"model": "m", "max_tokens": 100, "messages": messages, "container": container,
+        "tools": [code_execution_tool(&Default::default())]});
+    let answered = send(fake, "POST /v1/messages", &headers, body.to_string().as_bytes()).await;
+    if answered.status == 200 { Ok(answered.json()) } else { Err(answered.message()) }
+}
+
+#[tokio::test]
+async fn the_helpers_alone_resume_pauses_over_any_client() {
+    let pause = |name: &str| Reply::from(HostedRun::new("sleep 60").with_file(name, "…").paused());
+    let turns = [pause("a.txt"), pause("b.txt"), made("c.txt", "…"), pause("d.txt")];
+    let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
+    let container = container_config(&[HostedSkill::anthropic("xlsx")]).unwrap();
+    let question = vec![json!({"role": "user", "content": "Go."})];
+    let mut told = Vec::new();
+    let options = RunOptions::new().on_pause(|response, attempt| {
+        told.push((
+            response["container"]["id"].as_str().map(str::to_owned),
+            attempt,
+            extract_file_ids(response).len(),
+        ));
+    });
+    let done = run(question.clone(), container.clone(), options, async |messages, container| {
+        post(&fake, messages, container).await
+    });
+    let done = done.await.unwrap();
+    let id = done.container.clone().unwrap();
+    assert_eq!(fake.containers(), std::slice::from_ref(&id));
+    assert_eq!(told, [(Some(id.to_string()), 1, 1), (Some(id.to_string()), 2, 1)]);
+    assert_eq!((done.attempts, done.files.len(), done.messages.len()), (3, 3, 2));
+    assert!(done.files.iter().all(|file| fake.file(file).is_some()));
+    // The history that it leaves is one that the service takes.
+    let mut next = done.messages;
+    next.push(json!({"role": "user", "content": "And again."}));
+    let container = conjure_anthropic::hosted::with_container_id(container, &id);
+    let once = RunOptions::new().with_maximum(1);
+    let paused =
+        run(next, container, once, async |messages, container| post(&fake, messages, container).await);
+    let Err(RunError::MaximumExceeded { attempts: 1, paused, .. }) = paused.await else { panic!() };
+    assert_eq!(paused.container["id"], id.as_str());
+}

@@ -1,0 +1,437 @@
+//! Folders of skills brought in step with the fake: what is sent, what is put down, and what a crash leaves.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
+use conjure_anthropic::hosted::{
+    HostedErrorKind, LATEST, Pushed, SkillFailure, SkillId, SkillRecord, SkillSource, SkillSync, Step,
+    SyncErrorKind, SyncEvent, SyncReport, Upload, VersionId, VersionRecord,
+};
+use conjure_anthropic::{Client, Config, Profile};
+use conjure_conversation::ApiErrorKind;
+use conjure_skill::{PackageLimits, pack_file};
+use futures_util::TryStreamExt as _;
+use secrecy::SecretString;
+use tempfile::TempDir;
+
+use crate::hosted::{PROFILES, client};
+use crate::support::{KEY, start};
+
+/// A folder of skills, a place for the record, and the service.
+struct Bed {
+    temp: TempDir,
+    fake: FakeMessages,
+    profile: Profile,
+}
+
+impl Bed {
+    async fn new(profile: Profile) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("skills")).unwrap();
+        Self { temp, fake: start(FakeMessages::builder().profile(profile)).await, profile }
+    }
+
+    async fn with(skills: &[&str]) -> Self {
+        let bed = Self::new(Profile::Beta).await;
+        skills.iter().for_each(|name| bed.write(name, "One."));
+        bed
+    }
+
+    fn skills(&self) -> PathBuf {
+        self.temp.path().join("skills")
+    }
+
+    fn record(&self) -> PathBuf {
+        self.temp.path().join("data/hosted/skills.json")
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let folder = self.skills().join(name);
+        fs::create_dir_all(folder.join("scripts")).unwrap();
+        let main = format!("---\nname: {name}\ndescription: {text}\n---\nBody\n");
+        fs::write(folder.join("SKILL.md"), main).unwrap();
+        fs::write(folder.join("scripts/a.py"), "print(1)\n").unwrap();
+    }
+
+    fn client(&self) -> Client {
+        client(&self.fake, self.profile)
+    }
+
+    fn sync(&self) -> SkillSync {
+        SkillSync::new(self.client().skills(), self.temp.path().join("data/hosted"))
+    }
+
+    async fn push(&self) -> SyncReport {
+        self.sync().push(self.skills()).await.unwrap()
+    }
+
+    /// What a push did with each skill, and how much was uploaded.
+    async fn pushed(&self) -> (Vec<String>, usize) {
+        let before = self.uploads();
+        let report = self.push().await;
+        (words(&report), self.uploads() - before)
+    }
+
+    fn uploads(&self) -> usize {
+        self.fake.requests().iter().filter(|request| request.method() == "POST").count()
+    }
+
+    async fn custom(&self) -> Vec<SkillRecord> {
+        self.client().skills().list(Some(SkillSource::Custom)).try_collect().await.unwrap()
+    }
+
+    async fn versions(&self, skill: &SkillId) -> Vec<VersionRecord> {
+        self.client().skills().versions(skill).try_collect().await.unwrap()
+    }
+
+    /// As if somebody else had uploaded it.
+    async fn upload(&self, name: &str, title: &str) -> SkillRecord {
+        let upload = Upload::new().with_title(title);
+        self.client().skills().upload(self.skills().join(name), upload).await.unwrap()
+    }
+}
+
+fn words(report: &SyncReport) -> Vec<String> {
+    let word = |skill: &conjure_anthropic::hosted::SyncedSkill| {
+        let word = match skill.result() {
+            Ok(Pushed::Created { .. }) => "created",
+            Ok(Pushed::Updated { .. }) => "updated",
+            Ok(Pushed::Unchanged { .. }) => "unchanged",
+            Err(SkillFailure::Invalid { .. }) => "invalid",
+            Err(SkillFailure::Ambiguous { .. }) => "ambiguous",
+            Err(_) => "failed",
+        };
+        format!("{} {word}", skill.name())
+    };
+    report.skills.iter().map(word).collect()
+}
+
+fn failure(kind: ApiErrorKind) -> Reply {
+    Reply::error(Refusal::new(kind, "so it is")).with_header("x-should-retry", "false")
+}
+
+#[tokio::test]
+async fn what_is_new_or_changed_is_uploaded_and_nothing_else() {
+    for profile in PROFILES {
+        let bed = Bed::new(profile).await;
+        bed.write("a", "One.");
+        bed.write("b", "One.");
+        let first = bed.push().await;
+        assert_eq!(words(&first), ["a created", "b created"]);
+        assert!(first.is_good() && first.absent.is_empty() && first.notes.is_empty(), "{first:?}");
+        assert_eq!(bed.pushed().await, (vec!["a unchanged".to_owned(), "b unchanged".to_owned()], 0));
+        // Nothing but the list was asked for.
+        assert!(bed.fake.requests().last().unwrap().path().contains("/v1/skills?"));
+
+        fs::write(bed.skills().join("b/scripts/a.py"), "print(2)\n").unwrap();
+        let changed = bed.push().await;
+        assert_eq!(words(&changed), ["a unchanged", "b updated"]);
+        let pushed = changed.skills[1].result().unwrap();
+        assert_eq!(pushed.skill(), first.skills[1].result().unwrap().skill());
+        assert_eq!(bed.pushed().await.1, 0);
+
+        let custom = bed.custom().await;
+        let titles: Vec<&str> = custom.iter().filter_map(|record| record.title.as_deref()).collect();
+        assert_eq!(titles, ["b", "a"]);
+        assert_eq!(custom[0].latest.as_ref(), pushed.version());
+        assert_eq!(
+            (bed.versions(&custom[0].id).await.len(), bed.versions(&custom[1].id).await.len()),
+            (2, 1)
+        );
+        // What is not sent does not count as a change.
+        fs::create_dir(bed.skills().join("a/.git")).unwrap();
+        fs::write(bed.skills().join("a/.git/config"), "x").unwrap();
+        assert_eq!(bed.pushed().await.1, 0);
+        let record = fs::read_to_string(bed.record()).unwrap();
+        assert!(!record.contains(KEY), "{record}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_uploaded_and_not_put_down_is_found_and_not_uploaded_again() {
+    for profile in PROFILES {
+        let bed = Bed::new(profile).await;
+        bed.write("a", "One.");
+        bed.push().await;
+        let old = fs::read(bed.record()).unwrap();
+        // Killed behind the upload of a new skill, or its record deleted.
+        fs::remove_file(bed.record()).unwrap();
+        assert_eq!(bed.pushed().await, (vec!["a unchanged".to_owned()], 0));
+        assert_eq!(fs::read(bed.record()).unwrap(), old);
+        // Killed behind the upload of a version.
+        bed.write("a", "Two.");
+        assert_eq!(bed.pushed().await.1, 1);
+        let new = fs::read(bed.record()).unwrap();
+        fs::write(bed.record(), &old).unwrap();
+        assert_eq!(bed.pushed().await, (vec!["a unchanged".to_owned()], 0));
+        assert_eq!(fs::read(bed.record()).unwrap(), new);
+        // And changed here since.
+        fs::remove_file(bed.record()).unwrap();
+        bed.write("a", "Three.");
+        assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
+        let custom = bed.custom().await;
+        assert_eq!((custom.len(), bed.versions(&custom[0].id).await.len()), (1, 3));
+    }
+}
+
+#[tokio::test]
+async fn a_push_that_is_cut_off_anywhere_is_completed_by_the_next() {
+    let names = ["a", "b", "c"];
+    // Planned, and two events of each.
+    for cut in 1..=7 {
+        let bed = Bed::with(&names).await;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let left = Mutex::new((cut, Some(stop)));
+        let sync = bed.sync().with_concurrency(NonZeroUsize::MIN).on_event(move |event| {
+            let mut left = left.lock().unwrap();
+            left.0 -= i32::from(!matches!(event, SyncEvent::Sent { .. }));
+            if left.0 == 0
+                && let Some(stop) = left.1.take()
+            {
+                stop.send(()).unwrap();
+            }
+        });
+        tokio::select! {
+            biased;
+            cut = stopped => cut.unwrap(),
+            report = sync.push(bed.skills()) => assert!(cut == 7 && report.unwrap().is_good()),
+        }
+        let report = bed.push().await;
+        assert!(report.is_good(), "{report:?}");
+        let mut titles: Vec<String> =
+            bed.custom().await.into_iter().filter_map(|skill| skill.title).collect();
+        titles.sort();
+        assert_eq!(titles, names, "cut at {cut}");
+        assert_eq!((bed.pushed().await.1, bed.uploads()), (0, 3), "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn what_left_the_folder_is_told_and_stays() {
+    let bed = Bed::with(&["a", "b", "c"]).await;
+    bed.push().await;
+    fs::remove_dir_all(bed.skills().join("a")).unwrap();
+    fs::remove_dir_all(bed.skills().join("b")).unwrap();
+    bed.write("d", "One.");
+    // What is not valid has not left.
+    fs::write(bed.skills().join("c/SKILL.md"), "---\nname: c\n---\n").unwrap();
+    let report = bed.push().await;
+    assert_eq!(words(&report), ["c invalid", "d created"]);
+    let absent = |report: &SyncReport| -> Vec<String> {
+        report.absent.iter().map(|absent| absent.name.clone()).collect()
+    };
+    assert_eq!(absent(&report), ["a", "b"]);
+    assert!(!report.is_good() && bed.custom().await.len() == 4);
+    assert!(bed.fake.requests().iter().all(|request| request.method() != "DELETE"));
+    // Gone there, too, it is forgotten.
+    bed.client().skills().delete_with_versions(&report.absent[0].skill).await.unwrap();
+    assert_eq!(absent(&bed.push().await), ["b"]);
+    let record = fs::read_to_string(bed.record()).unwrap();
+    assert!(!record.contains(report.absent[0].skill.as_str()), "{record}");
+    // Another folder misses nothing.
+    let other = bed.temp.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let report = bed.sync().push(&other).await.unwrap();
+    assert!(report.absent.is_empty() && report.skills.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_not_valid_is_told_and_the_others_go_on() {
+    let bed = Bed::with(&["a", "good"]).await;
+    fs::write(bed.skills().join("a/SKILL.md"), "---\nname: a\n---\n").unwrap();
+    // Loaded with a warning, and refused by the service.
+    bed.write("renamed", "One.");
+    fs::rename(bed.skills().join("renamed"), bed.skills().join("other")).unwrap();
+    let package = bed.temp.path().join("packed");
+    fs::create_dir(&package).unwrap();
+    fs::rename(bed.skills().join("good"), package.join("good")).unwrap();
+    pack_file(package.join("good"), bed.skills(), PackageLimits::default()).unwrap();
+    let plan = bed.sync().plan(bed.skills()).await.unwrap();
+    assert!(!plan.is_good() && plan.notes.len() == 1, "{plan:?}");
+    assert_eq!(plan.skills[1].step().unwrap(), &Step::Create);
+    assert!(plan.skills[1].place().ends_with("good.skill"), "{plan:?}");
+    assert_eq!((bed.uploads(), bed.temp.path().join("data").exists()), (0, false));
+
+    let report = bed.push().await;
+    assert_eq!(words(&report), ["a invalid", "good created", "renamed invalid"]);
+    let reason = report.skills[0].result().unwrap_err().to_string();
+    assert!(reason.contains("description"), "{reason}");
+    assert!(report.skills[2].place().ends_with("other/SKILL.md"));
+    assert_eq!(bed.pushed().await.1, 0);
+}
+
+#[tokio::test]
+async fn one_that_fails_does_not_hold_up_the_others() {
+    let bed = Bed::with(&["a", "b", "c"]).await;
+    let fake = Arc::new(bed.fake);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (of_event, told) = (Arc::clone(&fake), Arc::clone(&heard));
+    let sync = SkillSync::new(client(&fake, Profile::Beta).skills(), bed.temp.path().join("data/hosted"));
+    let failing = sync.clone().with_concurrency(NonZeroUsize::MIN).on_event(move |event| match event {
+        SyncEvent::Started { name, bytes } => {
+            told.lock().unwrap().push(format!("{name} {bytes}"));
+            match *name {
+                "a" => of_event.add_hosted_fault(failure(ApiErrorKind::Api)),
+                "b" => of_event.add_hosted_fault(failure(ApiErrorKind::Permission)),
+                _ => {}
+            }
+        }
+        SyncEvent::Finished(skill) => told.lock().unwrap().push(skill.name().to_owned()),
+        _ => {}
+    });
+    let skills = bed.temp.path().join("skills");
+    let report = failing.push(&skills).await.unwrap();
+    assert_eq!(words(&report), ["a failed", "b failed", "c created"]);
+    let service = |place: usize| match report.skills[place].result() {
+        Err(SkillFailure::Service(error)) => (error.kind(), error.may_have_happened()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(service(0), (HostedErrorKind::Service, true));
+    assert_eq!(service(1), (HostedErrorKind::Forbidden, false));
+    assert_eq!(*heard.lock().unwrap(), ["a 48", "a", "b 48", "b", "c 48", "c"]);
+    // It had not arrived.
+    assert_eq!(words(&sync.push(&skills).await.unwrap()), ["a created", "b created", "c unchanged"]);
+}
+
+#[tokio::test]
+async fn skills_of_the_same_title_are_told_apart() {
+    let bed = Bed::with(&["a", "b", "c"]).await;
+    // Somebody has called another skill so.
+    let stranger = bed.upload("b", "a").await;
+    // It is there twice.
+    let (one, two) = (bed.upload("b", "b").await, bed.upload("b", "b").await);
+    // Somebody has uploaded it, without this record.
+    let same = bed.upload("c", "c").await;
+    let report = bed.push().await;
+    assert_eq!(words(&report), ["a created", "b ambiguous", "c unchanged"]);
+    assert_eq!(report.skills[2].result().unwrap().skill(), &same.id);
+    assert_ne!(report.skills[0].result().unwrap().skill(), &stranger.id);
+    let reason = report.skills[1].result().unwrap_err().to_string();
+    assert!(reason.contains(one.id.as_str()) && reason.contains(two.id.as_str()), "{reason}");
+    assert_eq!(bed.versions(&stranger.id).await.len(), 1);
+    // What it is remembered as, it stays, whatever else is called so.
+    bed.sync().delete(&two.id).await.unwrap();
+    assert_eq!(words(&bed.push().await)[1], "b unchanged");
+    bed.upload("b", "b").await;
+    assert_eq!(words(&bed.push().await)[1], "b unchanged");
+}
+
+#[tokio::test]
+async fn what_others_did_at_the_service_is_seen() {
+    let bed = Bed::with(&["a"]).await;
+    bed.push().await;
+    let skills = bed.client().skills();
+    let id = bed.custom().await[0].id.clone();
+    // Another version is the newest: the folder's is uploaded.
+    bed.write("a", "Two.");
+    skills.create_version(&id, bed.skills().join("a"), Upload::new()).await.unwrap();
+    bed.write("a", "One.");
+    assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
+    let latest = VersionId::new(LATEST);
+    assert_eq!(skills.version(&id, &latest).await.unwrap().description, "One.");
+    // The newest was deleted.
+    skills.delete_version(&id, &latest).await.unwrap();
+    assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
+    // All versions were, by a deletion that broke off.
+    for version in bed.versions(&id).await {
+        skills.delete_version(&id, &version.id).await.unwrap();
+    }
+    assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
+    // The skill was.
+    skills.delete_with_versions(&id).await.unwrap();
+    assert_eq!(bed.pushed().await, (vec!["a created".to_owned()], 1));
+    assert_eq!((bed.custom().await.len(), bed.pushed().await.1), (1, 0));
+}
+
+#[tokio::test]
+async fn a_skill_is_deleted_with_its_versions_and_forgotten() {
+    let bed = Bed::with(&["a", "b"]).await;
+    bed.push().await;
+    bed.write("a", "Two.");
+    let report = bed.push().await;
+    let id = report.skills[0].result().unwrap().skill().clone();
+    let deleted = bed.sync().delete(&id).await.unwrap();
+    assert_eq!((&deleted.skill, deleted.title.as_deref(), deleted.versions), (&id, Some("a"), 2));
+    assert!(!fs::read_to_string(bed.record()).unwrap().contains(id.as_str()));
+    let error = bed.sync().delete(&id).await.unwrap_err();
+    assert_eq!(error.kind(), SyncErrorKind::Service);
+    assert_eq!(bed.pushed().await, (vec!["a created".to_owned(), "b unchanged".to_owned()], 1));
+    // Others deleted it.
+    let id = bed.custom().await[0].id.clone();
+    bed.client().skills().delete_with_versions(&id).await.unwrap();
+    bed.sync().delete(&id).await.unwrap_err();
+    assert!(!fs::read_to_string(bed.record()).unwrap().contains(id.as_str()));
+}
+
+async fn refused(bed: &Bed, folder: &Path) -> (SyncErrorKind, String) {
+    let uploads = bed.uploads();
+    let error = bed.sync().push(folder).await.unwrap_err();
+    assert_eq!(bed.uploads(), uploads);
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_at_all_is_told_before_anything_is_sent() {
+    let bed = Bed::with(&["a"]).await;
+    let missing = bed.temp.path().join("no");
+    let (kind, message) = refused(&bed, &missing).await;
+    assert!(kind == SyncErrorKind::Folder && message.contains("no"), "{message}");
+    // Another push is under way.
+    let lock = bed.record().with_extension("lock");
+    let lock = fs::File::open(lock).unwrap();
+    lock.try_lock().unwrap();
+    assert_eq!(refused(&bed, &bed.skills()).await.0, SyncErrorKind::Busy);
+    let deleting = bed.sync().delete(&SkillId::new("skill_1")).await.unwrap_err();
+    assert!(deleting.kind() == SyncErrorKind::Busy && deleting.is_retryable());
+    // To look is allowed.
+    bed.sync().plan(bed.skills()).await.unwrap();
+    drop(lock);
+    // What is damaged is not thrown away.
+    fs::write(bed.record(), "{\"format\": 1").unwrap();
+    let (kind, message) = refused(&bed, &bed.skills()).await;
+    assert!(kind == SyncErrorKind::Damaged && message.contains("delete it"), "{message}");
+    assert_eq!(fs::read_to_string(bed.record()).unwrap(), "{\"format\": 1");
+    fs::remove_file(bed.record()).unwrap();
+    // The service says no.
+    bed.fake.add_hosted_fault(failure(ApiErrorKind::Authentication));
+    assert_eq!(refused(&bed, &bed.skills()).await.0, SyncErrorKind::Service);
+    assert_eq!(bed.pushed().await, (vec!["a created".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_written_ends_no_push() {
+    let bed = Bed::with(&["a", "b"]).await;
+    // What is in the place of the file cannot be replaced by it.
+    let draft = bed.temp.path().join("data/hosted/skills.json.new");
+    fs::create_dir_all(&draft).unwrap();
+    let report = bed.push().await;
+    assert_eq!(words(&report), ["a created", "b created"]);
+    assert!(!report.is_good());
+    assert_eq!(report.not_remembered.unwrap().kind(), SyncErrorKind::Storage);
+    fs::remove_dir(&draft).unwrap();
+    let report = bed.push().await;
+    assert!(report.is_good() && bed.uploads() == 2, "{report:?}");
+}
+
+#[tokio::test]
+async fn each_key_has_its_own_part_of_the_record() {
+    let bed = Bed::with(&["a"]).await;
+    bed.push().await;
+    let mine = fs::read_to_string(bed.record()).unwrap();
+    let other = Config::new(SecretString::from("sk-other-0123456789")).with_base_url(bed.fake.base_url());
+    let other = Client::new(&other.with_seed(1)).unwrap();
+    let sync = SkillSync::new(other.skills(), bed.temp.path().join("data/hosted"));
+    // As a task, which may move to another thread.
+    let mut tasks = tokio::task::JoinSet::new();
+    let skills = bed.skills();
+    tasks.spawn(async move { sync.push(skills).await });
+    let report = tasks.join_next().await.unwrap().unwrap().unwrap();
+    // The fake has one set of skills for all keys, so it is found.
+    assert_eq!(words(&report), ["a unchanged"]);
+    let both = fs::read_to_string(bed.record()).unwrap();
+    assert_eq!((mine.matches("base_url").count(), both.matches("base_url").count()), (1, 2));
+    assert!(!both.contains("sk-other") && !both.contains(KEY), "{both}");
+}

@@ -1,0 +1,174 @@
+//! Models with the service's containers at their hand: what goes out, and what a container that is gone comes to.
+
+use std::sync::Arc;
+
+use conjure_anthropic::hosted::{CodeExecution, Hosted, HostedSkill};
+use conjure_anthropic::{Client, Messages, Options, Profile};
+use conjure_base::ContainerId;
+use conjure_conversation::{ApiErrorKind, ModelErrorKind, Request};
+use serde_json::{Value, json};
+
+use crate::clock::ManualClock;
+use crate::events::{block, end, message, saying, sse, start, text_delta};
+use crate::server::{Server, error, stream};
+use crate::support::{MODEL, ask, client, config, drain};
+use conjure_conversation::Model as _;
+
+fn hosted() -> Hosted {
+    let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").version("17")];
+    Hosted::new(skills).unwrap()
+}
+
+fn model(server: &Server, profile: Profile) -> Messages {
+    let config = config(server).with_profile(profile).with_retries(0);
+    let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
+    client.messages(Options::new(MODEL)).unwrap()
+}
+
+fn in_container(id: &str) -> Request {
+    Request { container: Some(ContainerId::new(id)), ..ask("Hi") }
+}
+
+#[tokio::test]
+async fn requests_ask_for_skills_tool_and_betas_of_the_profile() {
+    let skills = json!([
+        {"type": "anthropic", "skill_id": "xlsx", "version": "latest"},
+        {"type": "custom", "skill_id": "skill_1", "version": "17"},
+    ]);
+    for (profile, line, betas) in [
+        (
+            Profile::Beta,
+            "POST /v1/messages?beta=true HTTP/1.1",
+            Some("code-execution-2025-08-25,skills-2025-10-02,files-api-2025-04-14"),
+        ),
+        (Profile::Current, "POST /v1/messages HTTP/1.1", None),
+    ] {
+        let server = Server::always(stream(&saying("Hello"))).await;
+        let plain = model(&server, profile);
+        let hosted = plain.with_hosted(&hosted().with_tool(CodeExecution::V20260120));
+        for (model, request) in [(&hosted, ask("Hi")), (&hosted, in_container("c_1")), (&plain, ask("Hi"))] {
+            drain(model.stream(request)).await.1.unwrap();
+        }
+        let requests = server.requests();
+        let body = |place: usize| serde_json::from_slice::<Value>(&requests[place].body).unwrap();
+        assert_eq!(requests[0].line, line);
+        assert_eq!(requests[0].headers.get("anthropic-beta").map(String::as_str), betas);
+        assert_eq!(body(0)["container"], json!({"skills": skills}));
+        assert_eq!(body(0)["tools"][0]["type"], "code_execution_20260120");
+        assert_eq!(body(1)["container"], json!({"id": "c_1", "skills": skills}));
+        // The model that it was made of is as it was.
+        assert_eq!(requests[2].line, "POST /v1/messages HTTP/1.1");
+        assert_eq!((&body(2)["container"], &body(2)["tools"]), (&Value::Null, &Value::Null));
+    }
+}
+
+#[tokio::test]
+async fn a_container_that_is_gone_is_told_from_other_refusals() {
+    let gone = "Container container_1 has expired or was not found";
+    let in_stream = json!({"type": "error", "error": {"type": "invalid_request_error", "message": gone}});
+    for (answer, request, expected) in [
+        (error("400 Bad", &[], "invalid_request_error", gone), in_container("container_1"), true),
+        (error("404 None", &[], "not_found_error", gone), in_container("container_1"), true),
+        (stream(&sse(&[start(), in_stream])), in_container("container_1"), true),
+        // Nothing was named that could be gone.
+        (error("400 Bad", &[], "invalid_request_error", gone), ask("Hi"), false),
+        (error("404 None", &[], "not_found_error", "model: m"), in_container("container_1"), false),
+        (error("529 Over", &[], "overloaded_error", gone), in_container("container_1"), false),
+    ] {
+        let server = Server::always(answer).await;
+        let model = model(&server, Profile::Beta).with_hosted(&hosted());
+        let failure = drain(model.stream(request.clone())).await.1.unwrap_err();
+        assert_eq!(failure.kind == ModelErrorKind::ContainerGone, expected, "{failure:?}");
+        assert!(!expected || !failure.is_retryable());
+        assert_eq!(server.requests().len(), 1);
+    }
+    let by_code = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "Gone.",
+        "details": {"error_code": "container_expired"}}});
+    let head = [("content-type", "application/json"), ("request-id", "req_9")];
+    let server = Server::always(crate::server::answer("400 Bad", &head, &by_code.to_string())).await;
+    let failure = model(&server, Profile::Current).create(&in_container("c_1")).await.unwrap_err();
+    assert_eq!(failure.kind, ModelErrorKind::ContainerGone);
+    assert_eq!(failure.request_id.as_deref(), Some("req_9"));
+    assert!(failure.message.contains("Gone."), "{failure}");
+}
+
+#[tokio::test]
+async fn the_container_of_an_answer_is_in_the_response() {
+    let mut paused = end("pause_turn");
+    paused[0]["delta"]["container"] =
+        json!({"id": "c_1", "expires_at": "2026-11-21T00:00:00Z", "skills": [{"skill_id": "xlsx"}]});
+    let paused: Vec<Value> = [start()].into_iter().chain(paused).collect();
+    let server = Server::answers(vec![stream(&sse(&paused)), stream(&message(vec![], "end_turn"))]).await;
+    let model = model(&server, Profile::Beta).with_hosted(&hosted());
+    let first = drain(model.stream(ask("Hi"))).await.1.unwrap();
+    assert_eq!(first.container, Some(ContainerId::new("c_1")));
+    assert_eq!(drain(model.stream(ask("Hi"))).await.1.unwrap().container, None);
+}
+
+/// How a call with a hosted skill ended that was answered so, and how often it was sent.
+async fn ended(answers: Vec<Vec<u8>>, request: Request) -> (Option<ModelErrorKind>, usize) {
+    let server = Server::answers(answers).await;
+    let (model, clock) = client(&server);
+    let answer = tokio::select! {
+        answer = drain(model.stream(request)) => answer.1,
+        _ = async { loop { clock.skip_retry_wait().await; } } => unreachable!(),
+    };
+    (answer.err().map(|error| error.kind), server.requests().len())
+}
+
+#[tokio::test]
+async fn a_call_that_the_service_may_have_begun_is_never_sent_again() {
+    let asked = || Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..ask("Hi") };
+    let good = || stream(&saying("Hello"));
+    let failed = || error("500 Oops", &[], "api_error", "internal");
+    let in_stream = || {
+        let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "later"}});
+        stream(&sse(&[start(), error]))
+    };
+    let refused = |before: &[Value]| {
+        let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}});
+        stream(&sse(&[before, &[error]].concat()))
+    };
+    let cut = || stream(&sse(&[start()]));
+    let broken = || stream(&sse(&[start(), json!({"type": "content_block_delta", "index": 7})]));
+    let page = || b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nHi".to_vec();
+    let unknown = Some(ModelErrorKind::OutcomeUnknown);
+    for (answer, name) in [
+        (failed(), "500"),
+        (in_stream(), "in mid-stream"),
+        (cut(), "cut"),
+        (Vec::new(), "closed"),
+        (broken(), "against the protocol"),
+        (page(), "no answer at all"),
+        (
+            refused(&[start(), block(0, json!({"type": "text", "text": ""})), text_delta(0, "a")]),
+            "refused late",
+        ),
+    ] {
+        assert_eq!(ended(vec![answer, good()], asked()).await, (unknown.clone(), 1), "{name}");
+    }
+    // What was refused has not begun.
+    let invalid = Some(ModelErrorKind::Api(ApiErrorKind::InvalidRequest));
+    assert_eq!(ended(vec![refused(&[]), good()], asked()).await, (invalid, 1));
+    let limited = error("429 Later", &[("retry-after", "1")], "rate_limit_error", "slow down");
+    assert_eq!(ended(vec![limited, good()], asked()).await, (None, 2));
+    // A call that only the model answers may come twice.
+    assert_eq!(ended(vec![failed(), good()], ask("Hi")).await, (None, 2));
+    assert_eq!(ended(vec![in_stream(), good()], ask("Hi")).await, (None, 2));
+    assert_eq!(ended(vec![failed(), good()], in_container("c_1")).await, (unknown, 1));
+}
+
+#[tokio::test]
+async fn the_skills_of_a_request_are_asked_for() {
+    let server = Server::always(stream(&saying("Hello"))).await;
+    let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").version("17")];
+    let model = model(&server, Profile::Beta);
+    let by_request = Request { hosted: skills.into(), ..ask("Hi") };
+    for (model, request) in [(model.clone(), by_request), (model.with_hosted(&hosted()), ask("Hi"))] {
+        drain(model.stream(request)).await.1.unwrap();
+    }
+    let requests = server.requests();
+    assert_eq!(requests[0].body, requests[1].body);
+    assert_eq!(requests[0].line, requests[1].line);
+    assert_eq!(requests[0].headers.get("anthropic-beta"), requests[1].headers.get("anthropic-beta"));
+}

@@ -1,0 +1,127 @@
+//! The files of a hosted session: what it produced, found in its history, asked about once and read as streams; what it is given,
+//! uploaded from a store.
+
+use std::sync::Arc;
+
+use conjure_anthropic::Client;
+use conjure_anthropic::hosted::{HostedLimits, HostedOutputs, HostedUploads};
+use conjure_artifact::{ArtifactErrorKind, OutputError, OutputStore as _, TurnRecord, Uploads};
+use conjure_base::{Timestamp, TurnId};
+use conjure_conversation::{
+    Artifact, ArtifactContent, ArtifactSource, Block, FileSource, Message, SessionFile,
+};
+use conjure_store::{Store, Variant};
+use futures_util::TryStreamExt as _;
+use serde_json::json;
+
+use crate::clock::ManualClock;
+use crate::server::{Server, answer, error};
+use crate::support::config;
+
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+
+fn outputs(server: &Server) -> HostedOutputs {
+    let config = config(server).with_retries(0);
+    HostedOutputs::new(Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap().files())
+}
+
+fn made(file: &str) -> Arc<Message> {
+    let result = json!({"type": "bash_code_execution_tool_result", "tool_use_id": "s", "content": {
+        "type": "bash_code_execution_result", "stdout": "", "stderr": "", "return_code": 0,
+        "content": [{"type": "bash_code_execution_output", "file_id": file}]}});
+    Arc::new(Message::assistant(vec![Block::from_json(result.to_string()).unwrap()]))
+}
+
+fn record(messages: Vec<Arc<Message>>, known: Vec<SessionFile>) -> TurnRecord {
+    TurnRecord { turn: TurnId::FIRST, began: Timestamp::default(), messages, known }
+}
+
+fn metadata(id: &str, name: &str) -> Vec<u8> {
+    let body = json!({"id": id, "type": "file", "filename": name, "mime_type": "text/csv", "size_bytes": 5});
+    answer("200 OK", &JSON, &body.to_string())
+}
+
+#[tokio::test]
+async fn a_file_is_listed_once_by_the_name_that_the_service_says() {
+    let server =
+        Server::answers(vec![metadata("file_1", "../a/table.csv"), metadata("file_2", "b.csv")]).await;
+    let store = outputs(&server);
+    let first =
+        store.produced(&record(vec![made("file_1"), made("file_1")], Vec::new())).await.unwrap().files;
+    let [file] = first.as_slice() else { panic!("{first:?}") };
+    let seen = (file.id.as_str(), file.name.as_str(), file.size, file.content_type.as_str(), file.source);
+    assert_eq!(seen, ("file_1", "table.csv", Some(5), "text/csv", FileSource::Hosted));
+    // What is known is not asked about again.
+    let both = record(vec![made("file_1"), made("file_2")], first);
+    let second = store.produced(&both).await.unwrap().files;
+    assert_eq!(second.iter().map(|file| file.id.as_str()).collect::<Vec<_>>(), ["file_2"]);
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_gone_is_listed_by_its_id_and_what_fails_is_asked_again() {
+    let gone = error("404 None", &JSON, "not_found_error", "no such file");
+    let server = Server::answers(vec![gone]).await;
+    let files = outputs(&server).produced(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+    assert_eq!((files[0].name.as_str(), files[0].size), ("file_1", None));
+    let server = Server::answers(vec![error("500 Oops", &JSON, "api_error", "later")]).await;
+    let failed = outputs(&server).produced(&record(vec![made("file_1")], Vec::new())).await.unwrap_err();
+    assert!(matches!(failed, OutputError::Failed { .. }), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_file_is_read_to_its_true_end() {
+    let bytes = |body: &str| answer("200 OK", &[("content-type", "text/csv")], body);
+    for (body, whole) in [("a,b,c", true), ("a,b", false)] {
+        let server =
+            Server::answers(vec![metadata("file_1", "t.csv"), metadata("file_1", "t.csv"), bytes(body)])
+                .await;
+        let store = outputs(&server);
+        let files = store.produced(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+        let content = store.open(&files[0]).await.unwrap();
+        assert_eq!((content.name.as_str(), content.size), ("t.csv", Some(5)));
+        let read: Result<Vec<_>, _> = content.stream.try_collect().await;
+        assert_eq!(read.is_ok(), whole, "{read:?}");
+    }
+    let gone = error("404 None", &JSON, "not_found_error", "no such file");
+    let server = Server::answers(vec![metadata("file_1", "t.csv"), gone]).await;
+    let store = outputs(&server);
+    let files = store.produced(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+    assert!(matches!(store.open(&files[0]).await.unwrap_err(), OutputError::NotFound { .. }));
+}
+
+#[tokio::test]
+async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    let inserted = store.insert_bytes(b"a,b,c", Variant::Plain).unwrap();
+    let content = ArtifactContent { digest: inserted.digest, size: inserted.size };
+    let name = || "Q3 sales.csv".parse().unwrap();
+    let artifact = Artifact::new(name(), ArtifactSource::Content, "text/csv", Some(content));
+    let server = Server::answers(vec![metadata("file_9", "Q3 sales.csv")]).await;
+    let files = || {
+        let config = config(&server).with_retries(0);
+        Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap().files()
+    };
+    let uploads = Uploads::new(store.clone(), Arc::new(HostedUploads::new(files())));
+    let block = uploads.upload(&artifact).await.unwrap();
+    assert_eq!(block.json(), r#"{"file_id":"file_9","type":"container_upload"}"#);
+    let sent = String::from_utf8(server.requests()[0].body.clone()).unwrap();
+    assert!(sent.contains("filename=\"Q3 sales.csv\"\r\n"), "{sent}");
+    assert!(
+        sent.to_lowercase().contains("content-type: text/csv\r\n") && sent.contains("\r\n\r\na,b,c\r\n"),
+        "{sent}"
+    );
+
+    // Nothing is sent of what is too large, not there, or not what it was.
+    let mut small = HostedLimits::default();
+    small.file_bytes = 4;
+    let limited = Uploads::new(store.clone(), Arc::new(HostedUploads::new(files().with_limits(small))));
+    assert_eq!(limited.upload(&artifact).await.unwrap_err().kind(), ArtifactErrorKind::TooLarge);
+    let unknown =
+        Artifact::new(name(), ArtifactSource::Url { url: "https://a.example/".into() }, "text/csv", None);
+    assert_eq!(uploads.upload(&unknown).await.unwrap_err().kind(), ArtifactErrorKind::Unsupported);
+    store.remove(&inserted.digest).unwrap();
+    assert_eq!(uploads.upload(&artifact).await.unwrap_err().kind(), ArtifactErrorKind::Store);
+    assert_eq!(server.requests().len(), 1);
+}

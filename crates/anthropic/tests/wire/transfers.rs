@@ -1,0 +1,232 @@
+//! Uploads and downloads in time: what stands still ends, what moves goes on, and what is over leaves nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_anthropic::Client;
+use conjure_anthropic::hosted::{
+    FileId, FileUpload, Files, HostedErrorKind, HostedLimits, SkillId, VersionId,
+};
+use futures_util::TryStreamExt as _;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::clock::ManualClock;
+use crate::server::{Part, Server, answer, error};
+use crate::support::{IDLE, TOTAL, config};
+
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+
+fn client(server: &Server, retries: u32) -> (Client, ManualClock) {
+    let clock = ManualClock::new();
+    let config = config(server).with_retries(retries);
+    (Client::with_clock(&config, Arc::new(clock.clone())).unwrap(), clock)
+}
+
+fn record(size: usize) -> Vec<u8> {
+    let record = json!({"id": "file_1", "filename": "a", "mime_type": "x/y", "size_bytes": size});
+    answer("200 OK", &JSON, &record.to_string())
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_ends_the_call_and_an_upload_may_have_arrived() {
+    let server = Server::start(|_, _| vec![Part::Hang]).await;
+    let (client, clock) = client(&server, 0);
+    let files = client.files();
+    let upload = files.upload(FileUpload::of_bytes("a.txt", "abc"));
+    let (ended, ()) = tokio::join!(upload, async {
+        server.received(1).await;
+        // In the first of the two the body was sent.
+        for _ in 0..2 {
+            clock.sleeper_for(IDLE).await;
+            clock.advance(IDLE);
+        }
+    });
+    let failure = ended.unwrap_err();
+    assert_eq!(failure.kind(), HostedErrorKind::Timeout, "{failure}");
+    assert!(failure.may_have_happened() && !failure.is_retryable(), "{failure:?}");
+    server.hung_up(1).await;
+
+    let id = FileId::new("file_1");
+    let (ended, ()) = tokio::join!(files.metadata(&id), async {
+        server.received(2).await;
+        clock.sleeper_for(IDLE).await;
+        clock.advance(IDLE);
+    });
+    let failure = ended.unwrap_err();
+    assert_eq!((failure.kind(), failure.may_have_happened()), (HostedErrorKind::Timeout, false));
+    server.hung_up(2).await;
+}
+
+#[tokio::test]
+async fn a_slow_upload_goes_on_as_long_as_it_moves() {
+    const SIZE: usize = 48 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let clock = ManualClock::new();
+    let key = secrecy::SecretString::from(crate::support::KEY);
+    let config = conjure_anthropic::Config::new(key).with_base_url(url).with_retries(0);
+    let config = config.with_timeouts(conjure_anthropic::Timeouts {
+        connect: Duration::from_secs(10),
+        idle: IDLE,
+        total: TOTAL,
+    });
+    let files = Client::with_clock(&config, Arc::new(clock.clone())).unwrap().files();
+    let (told, mut heard) = watch::channel(0);
+    let upload = FileUpload::of_bytes("large.bin", vec![0; SIZE]).on_progress(move |progress| {
+        told.send_replace(progress.sent);
+    });
+    let (uploaded, ()) = tokio::join!(files.upload(upload), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut read, mut seen, mut is_over) = (0, 0, false);
+        let mut buffer = vec![0; 1 << 20];
+        while !is_over {
+            // The client waits again for the time that it waits at most, and what it sends moves meanwhile.
+            clock.sleeper_for(IDLE).await;
+            let last = *heard.borrow_and_update();
+            let until = read + (12 << 20);
+            while read < until && !is_over {
+                let count = stream.read(&mut buffer).await.unwrap();
+                assert!(count > 0, "the upload ended after {read} bytes");
+                read += count;
+                is_over = read > SIZE && buffer[..count].ends_with(b"\n");
+            }
+            if read < SIZE {
+                heard.wait_for(|sent| *sent > last.max(seen)).await.unwrap();
+                seen = *heard.borrow();
+                clock.advance(IDLE);
+            }
+        }
+        stream.write_all(&record(SIZE)).await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    assert_eq!(uploaded.unwrap().size, SIZE as u64);
+    assert!(clock.elapsed() > IDLE * 2, "{:?}", clock.elapsed());
+}
+
+fn limits(transfer: Duration) -> HostedLimits {
+    let mut limits = HostedLimits::default();
+    limits.transfer = transfer;
+    limits
+}
+
+/// Begins the download of a file of four bytes, of which two come.
+async fn half(files: &Files) -> conjure_anthropic::hosted::Download {
+    let mut download = files.download(&FileId::new("file_1")).await.unwrap();
+    assert_eq!(download.chunk().await.unwrap().unwrap(), "ab");
+    download
+}
+
+#[tokio::test]
+async fn a_download_that_stands_still_ends_and_a_dropped_one_closes_its_connection() {
+    let server = Server::start(|n, _| match n % 2 {
+        0 => vec![Part::Bytes(record(4))],
+        _ => vec![Part::Bytes(answer("200 OK", &[], "ab")), Part::Hang],
+    })
+    .await;
+    let (client, clock) = client(&server, 0);
+    let mut download = half(&client.files()).await;
+    let (ended, ()) = tokio::join!(download.chunk(), async {
+        clock.sleeper_for(IDLE).await;
+        clock.advance(IDLE);
+    });
+    let failure = ended.unwrap_err();
+    assert!(failure.kind() == HostedErrorKind::Timeout && failure.to_string().contains("sent nothing"));
+    assert!(download.chunk().await.unwrap().is_none());
+    drop(download);
+    server.hung_up(1).await;
+
+    // The whole of it has an end too.
+    let mut download = half(&client.files().with_limits(limits(Duration::from_secs(7)))).await;
+    let (ended, ()) = tokio::join!(download.chunk(), async {
+        clock.sleeper_for(Duration::from_secs(7)).await;
+        clock.advance(Duration::from_secs(7));
+    });
+    let failure = ended.unwrap_err();
+    assert_eq!(failure.to_string(), "the download took longer than 7s");
+    drop(download);
+    server.hung_up(2).await;
+
+    drop(half(&client.files()).await);
+    server.hung_up(3).await;
+}
+
+#[tokio::test]
+async fn a_refusal_during_an_upload_is_heard() {
+    let refusal = error("413 Too Large", &[], "request_too_large", "Request exceeds the maximum size");
+    let server = Server::always(refusal).await;
+    let (client, _) = client(&server, 2);
+    let failure = client.files().upload(FileUpload::of_bytes("a.bin", vec![0; 1000])).await.unwrap_err();
+    assert_eq!((failure.kind(), failure.status_code()), (HostedErrorKind::TooLarge, Some(413)));
+    assert!(!failure.may_have_happened());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_newest_version_is_found_whatever_the_order_is() {
+    let version = |id: &str, number: Option<&str>, at: &str| {
+        let mut version =
+            json!({"id": id, "skill_id": "s", "name": "n", "description": id, "created_at": at});
+        if let Some(number) = number {
+            version["version"] = number.into();
+        }
+        version
+    };
+    for (listed, newest) in [
+        // By their numbers, as numbers.
+        (vec![version("a", Some("999"), "z"), version("b", Some("1759178010641129"), "a")], "b"),
+        (vec![version("b", Some("1759178010641129"), "a"), version("a", Some("999"), "z")], "b"),
+        // By their dates.
+        (vec![version("a", None, "2026-11-21T10:00:00Z"), version("b", None, "2026-11-22T09:00:00Z")], "b"),
+    ] {
+        let page = json!({"data": listed, "next_page": null}).to_string();
+        let server = Server::always(answer("200 OK", &JSON, &page)).await;
+        let (client, _) = client(&server, 0);
+        let skills = client.skills();
+        let found = skills.version(&SkillId::new("s"), &VersionId::new("latest")).await.unwrap();
+        assert_eq!(found.description, newest);
+        assert!(
+            server.requests()[0].line.starts_with("GET /v1/skills/s/versions?"),
+            "paths take no `latest`"
+        );
+    }
+    let server = Server::always(answer("200 OK", &JSON, r#"{"data":[]}"#)).await;
+    let (client, _) = client(&server, 0);
+    let none = client.skills().delete_version(&SkillId::new("s"), &VersionId::new("latest")).await;
+    assert_eq!(none.unwrap_err().kind(), HostedErrorKind::NotFound);
+    let all: Vec<_> = client.skills().versions(&SkillId::new("s")).try_collect().await.unwrap();
+    assert!(all.is_empty());
+}
+
+#[tokio::test]
+async fn a_skill_goes_with_its_versions_also_those_that_come_meanwhile() {
+    let page = |ids: &[&str]| {
+        let data: Vec<_> = ids
+            .iter()
+            .map(|id| json!({"id": id, "skill_id": "s", "name": "n", "description": "d", "created_at": "a"}))
+            .collect();
+        answer("200 OK", &JSON, &json!({"data": data}).to_string())
+    };
+    let done = || answer("200 OK", &JSON, "{}");
+    let gone = error("404 None", &[], "not_found_error", "version not found");
+    // Two versions, of which another has deleted one; then one that is new; then none.
+    let answers = vec![page(&["1", "2"]), done(), gone, page(&["3"]), done(), page(&[]), done()];
+    let server = Server::answers(answers).await;
+    let (client, _) = client(&server, 0);
+    client.skills().delete_with_versions(&SkillId::new("s")).await.unwrap();
+    let lines: Vec<String> = server.requests().iter().map(|request| request.line.clone()).collect();
+    let deleted: Vec<&str> =
+        lines.iter().filter_map(|line| line.strip_prefix("DELETE /v1/skills/s")).collect();
+    let rest = "?beta=true HTTP/1.1";
+    assert_eq!(
+        deleted,
+        [
+            format!("/versions/1{rest}"),
+            format!("/versions/2{rest}"),
+            format!("/versions/3{rest}"),
+            rest.to_owned()
+        ]
+    );
+}

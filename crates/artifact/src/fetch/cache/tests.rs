@@ -1,0 +1,72 @@
+use conjure_base::Digest;
+use conjure_conversation::ArtifactContent;
+
+use super::*;
+
+fn key(tenant: usize, url: usize) -> Key {
+    Key {
+        tenant: TenantId::new(format!("tenant-{tenant}")).unwrap(),
+        store: PathBuf::from("/"),
+        url: url.to_string(),
+    }
+}
+
+fn entry(url: usize) -> Entry {
+    let content = ArtifactContent { digest: Digest::of(b""), size: 0 };
+    let fetched = Fetched { content, content_type: "text/plain".to_owned(), name: url.to_string() };
+    Entry {
+        fetched,
+        validators: Validators::default(),
+        landed: url.to_string(),
+        keeping: Keeping::AsConfigured,
+        fresh_until: Deadline::NEVER,
+    }
+}
+
+fn name(cache: &mut Cache, tenant: usize, url: usize) -> Option<String> {
+    cache.get(&key(tenant, url)).map(|entry| entry.fetched.name)
+}
+
+#[test]
+fn of_a_tenant_the_entry_that_was_not_used_for_longest_goes_first() {
+    let mut cache = Cache::default();
+    cache.put(key(2, 0), entry(0));
+    for url in 0..ENTRIES {
+        cache.put(key(1, url), entry(url));
+    }
+    assert_eq!(name(&mut cache, 1, 0).as_deref(), Some("0"));
+    cache.put(key(1, ENTRIES), entry(ENTRIES));
+    assert_eq!(name(&mut cache, 1, 1), None);
+    for url in [0, 2, ENTRIES] {
+        assert_eq!(name(&mut cache, 1, url), Some(url.to_string()));
+    }
+    // One that is there already takes no other's place.
+    cache.put(key(1, 2), entry(7));
+    assert_eq!(name(&mut cache, 1, 2).as_deref(), Some("7"));
+    assert_eq!(name(&mut cache, 1, 3).as_deref(), Some("3"));
+    assert_eq!(name(&mut cache, 2, 0).as_deref(), Some("0"), "another tenant's");
+}
+
+#[test]
+fn of_tenants_the_one_that_was_idle_for_longest_goes_first() {
+    let mut cache = Cache::default();
+    for tenant in 0..TENANTS {
+        cache.put(key(tenant, 0), entry(0));
+    }
+    assert!(name(&mut cache, 0, 0).is_some());
+    cache.put(key(TENANTS, 0), entry(0));
+    assert_eq!(name(&mut cache, 1, 0), None);
+    assert!(name(&mut cache, 0, 0).is_some() && name(&mut cache, TENANTS, 0).is_some());
+}
+
+#[test]
+fn nothing_of_one_tenant_or_store_is_anothers() {
+    let mut cache = Cache::default();
+    cache.put(key(1, 0), entry(0));
+    assert_eq!(name(&mut cache, 2, 0), None);
+    assert!(cache.get(&Key { store: PathBuf::from("/other"), ..key(1, 0) }).is_none());
+    cache.remove(&key(2, 0));
+    assert!(name(&mut cache, 1, 0).is_some());
+    cache.remove(&key(1, 0));
+    assert_eq!(name(&mut cache, 1, 0), None);
+}

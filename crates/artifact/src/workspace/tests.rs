@@ -1,0 +1,495 @@
+//! What turns do to real folders, and what of it is told.
+
+use std::fs::{self, FileTimes};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::time::{Duration, UNIX_EPOCH};
+
+use conjure_base::{Clock as _, SystemClock};
+use futures_util::StreamExt as _;
+use tempfile::TempDir;
+
+use super::*;
+
+struct Bed {
+    folder: TempDir,
+    outputs: WorkspaceOutputs,
+    known: Vec<SessionFile>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let outputs = WorkspaceOutputs::new(folder.path().join("workspace"));
+        fs::create_dir(folder.path().join("workspace")).unwrap();
+        Self { folder, outputs, known: Vec::new() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("workspace").join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Begins a turn: what is there was made before, by the clock that dates files.
+    fn begin(&self) -> Timestamp {
+        let probe = self.folder.path().join("probe");
+        let changed = |path: &Path| {
+            fs::write(path, "").unwrap();
+            let metadata = fs::metadata(path).unwrap();
+            Duration::new(
+                u64::try_from(metadata.ctime()).unwrap(),
+                u32::try_from(metadata.ctime_nsec()).unwrap(),
+            )
+        };
+        let before = changed(&probe);
+        while changed(&probe) < before + SLACK * 2 {}
+        SystemClock.timestamp()
+    }
+
+    async fn produced(&self, began: Timestamp) -> Produced {
+        let turn = TurnId::FIRST;
+        let record = TurnRecord { turn, began, messages: Vec::new(), known: self.known.clone() };
+        self.outputs.produced(&record).await.unwrap()
+    }
+
+    /// What a turn did that began then: names, and whether it made them.
+    async fn told(&self, began: Timestamp) -> Vec<(String, FileChange)> {
+        let produced = self.produced(began).await;
+        produced.files.into_iter().map(|file| (file.id, file.change)).collect()
+    }
+
+    async fn read(&self, file: &SessionFile) -> Result<Vec<u8>, OutputError> {
+        let content = self.outputs.open(file).await?;
+        let mut bytes = Vec::new();
+        let mut stream = content.stream;
+        while let Some(piece) = stream.next().await {
+            bytes.extend_from_slice(&piece?);
+        }
+        assert_eq!(content.size, Some(bytes.len() as u64));
+        Ok(bytes)
+    }
+}
+
+fn created(name: &str) -> (String, FileChange) {
+    (name.to_owned(), FileChange::Created)
+}
+
+fn changed(name: &str) -> (String, FileChange) {
+    (name.to_owned(), FileChange::Changed)
+}
+
+fn set_modified(path: &Path, seconds: u64) {
+    let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(seconds));
+    File::options().append(true).open(path).unwrap().set_times(times).unwrap();
+}
+
+#[tokio::test]
+async fn what_a_turn_made_and_changed_is_told_and_the_rest_is_not() {
+    let bed = Bed::new();
+    bed.write("input.csv", "1");
+    bed.write("edited.csv", "1");
+    let began = bed.begin();
+    bed.write("edited.csv", "22");
+    bed.write("a/b/chart.png", b"\x89PNG\r\n\x1a\n");
+    fs::create_dir(bed.path("empty")).unwrap();
+    let produced = bed.produced(began).await;
+    assert_eq!(produced.completeness, Completeness::Whole);
+    let [chart, edited] = &produced.files[..] else { panic!("{produced:?}") };
+    assert_eq!(
+        *chart,
+        SessionFile {
+            source: FileSource::Workspace,
+            id: "a/b/chart.png".to_owned(),
+            name: "a/b/chart.png".to_owned(),
+            size: Some(8),
+            content_type: "image/png".to_owned(),
+            digest: Some(Digest::of(b"\x89PNG\r\n\x1a\n")),
+            change: FileChange::Created,
+            turn: TurnId::FIRST,
+        }
+    );
+    assert_eq!((edited.id.as_str(), edited.change), ("edited.csv", FileChange::Changed));
+    assert_eq!(bed.read(edited).await.unwrap(), b"22");
+    assert_eq!(bed.outputs.open(chart).await.unwrap().name, "chart.png");
+    assert_eq!(bed.told(bed.begin()).await, [], "the next turn did nothing");
+}
+
+#[tokio::test]
+async fn a_file_that_was_only_given_away_or_moved_is_not_told() {
+    let bed = Bed::new();
+    let path = bed.write("input", "1");
+    bed.write("folder/inner", "1");
+    let began = bed.begin();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(bed.path("input"), bed.path("moved")).unwrap();
+    fs::rename(bed.path("folder"), bed.path("elsewhere")).unwrap();
+    fs::hard_link(bed.path("moved"), bed.path("linked")).unwrap();
+    assert_eq!(bed.told(began).await, []);
+}
+
+#[tokio::test]
+async fn dates_that_programs_set_hide_nothing_that_the_turn_made() {
+    let bed = Bed::new();
+    let old = bed.write("old", "1");
+    let known = bed.write("known", "1");
+    let began = bed.begin();
+    // As `tar` and `cp -p` do.
+    set_modified(&bed.write("unpacked", "x"), 1_000_000);
+    // A date in the future alone does not count, and one that is set now does.
+    set_modified(&bed.write("future", "x"), 4_000_000_000);
+    set_modified(&old, 1_000_000);
+    assert_eq!(bed.told(began).await, [created("future"), created("unpacked")]);
+
+    // A file that a turn before produced is compared with what it was.
+    let mut bed = bed;
+    bed.known = bed.produced(Timestamp::from_millis(0)).await.files;
+    let began = bed.begin();
+    fs::write(&known, "2").unwrap();
+    set_modified(&known, 1_000_000);
+    set_modified(&old, 1_000_001);
+    assert_eq!(bed.told(began).await, [changed("known")]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_is_changed_where_the_session_knows_it() {
+    let mut bed = Bed::new();
+    let began = bed.begin();
+    bed.write("report", "1");
+    bed.known = bed.produced(began).await.files;
+    assert_eq!(bed.known.len(), 1);
+    let began = bed.begin();
+    bed.write("new", "2");
+    fs::rename(bed.path("new"), bed.path("report")).unwrap();
+    assert_eq!(bed.told(began).await, [changed("report")]);
+    fs::remove_file(bed.path("report")).unwrap();
+    assert_eq!(bed.told(began).await, []);
+}
+
+#[tokio::test]
+async fn links_pipes_and_what_they_lead_to_are_not_told() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    let outside = bed.folder.path().join("secret");
+    fs::write(&outside, "secret").unwrap();
+    symlink(&outside, bed.path("file")).unwrap();
+    symlink(bed.folder.path(), bed.path("folder")).unwrap();
+    symlink(".", bed.path("circle")).unwrap();
+    rustix::fs::mkfifoat(CWD, bed.path("pipe"), Mode::RWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(bed.path("socket")).unwrap();
+    let produced = bed.produced(began).await;
+    assert_eq!(produced, Produced::default());
+}
+
+#[tokio::test]
+async fn what_is_recorded_is_opened_beneath_the_workspace_or_not_at_all() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    bed.write("a/report", "good");
+    fs::write(bed.folder.path().join("secret"), "secret").unwrap();
+    let file = bed.produced(began).await.files.remove(0);
+    let named = |id: &str| SessionFile { id: id.to_owned(), ..file.clone() };
+    for id in ["../secret", "/etc/passwd", "a/../../secret", "", ".", "a/./report/..", "absent", "a/report/x"]
+    {
+        let error = bed.outputs.open(&named(id)).await.unwrap_err();
+        assert!(matches!(error, OutputError::NotFound { .. }), "{id}: {error}");
+    }
+    for id in ["a"] {
+        let error = bed.outputs.open(&named(id)).await.unwrap_err();
+        assert!(matches!(error, OutputError::NotAFile { .. }), "{id}: {error}");
+    }
+    // Exchanged since it was recorded: by links to it, by a folder that is a link, by a pipe.
+    fs::remove_file(bed.path("a/report")).unwrap();
+    symlink("../../secret", bed.path("a/report")).unwrap();
+    assert!(matches!(bed.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
+    fs::remove_file(bed.path("a/report")).unwrap();
+    rustix::fs::mkfifoat(CWD, bed.path("a/report"), Mode::RWXU).unwrap();
+    assert!(matches!(bed.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
+    fs::remove_dir_all(bed.path("a")).unwrap();
+    fs::create_dir(bed.folder.path().join("elsewhere")).unwrap();
+    fs::write(bed.folder.path().join("elsewhere/report"), "secret").unwrap();
+    symlink("../elsewhere", bed.path("a")).unwrap();
+    assert!(matches!(bed.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_gone_or_a_link_is_an_error() {
+    let bed = Bed::new();
+    fs::rename(bed.path(""), bed.folder.path().join("moved")).unwrap();
+    let record = TurnRecord {
+        turn: TurnId::FIRST,
+        began: Timestamp::from_millis(0),
+        messages: Vec::new(),
+        known: Vec::new(),
+    };
+    let error = bed.outputs.produced(&record).await.unwrap_err();
+    assert!(matches!(&error, OutputError::NotFound { name } if name == "/workspace"), "{error}");
+    symlink("moved", bed.folder.path().join("workspace")).unwrap();
+    assert!(bed.outputs.produced(&record).await.is_err());
+}
+
+#[tokio::test]
+async fn another_folder_in_its_place_is_the_workspace_from_then_on() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    fs::rename(bed.path(""), bed.folder.path().join("moved")).unwrap();
+    bed.write("new", "x");
+    assert_eq!(bed.told(began).await, [created("new")]);
+}
+
+#[tokio::test]
+async fn what_is_looked_at_and_digested_is_bounded() {
+    let mut bed = Bed::new();
+    let began = bed.begin();
+    for name in ["a", "b", "c"] {
+        bed.write(name, "12345");
+    }
+    bed.write("large", vec![0; 100]);
+    bed.outputs = bed.outputs.clone().bounded(WalkBounds::default(), 12);
+    let produced = bed.produced(began).await;
+    let digested: Vec<bool> = produced.files.iter().map(|file| file.digest.is_some()).collect();
+    assert_eq!(digested, [true, true, false, false]);
+    assert_eq!(produced.files[3].size, Some(100));
+
+    bed.outputs = bed.outputs.clone().bounded(WalkBounds { entries: 2, depth: 64 }, 0);
+    let produced = bed.produced(began).await;
+    assert_eq!((produced.files.len(), produced.completeness), (2, Completeness::Cut));
+    bed.write("x/y/z", "1");
+    bed.outputs = bed.outputs.clone().bounded(WalkBounds { entries: 100, depth: 1 }, 0);
+    let produced = bed.produced(began).await;
+    assert_eq!((produced.files.len(), produced.completeness), (4, Completeness::Cut));
+}
+
+#[tokio::test]
+async fn of_too_many_files_the_shallowest_are_told() {
+    let mut bed = Bed::new();
+    let began = bed.begin();
+    for number in 0..20 {
+        bed.write(&format!("node_modules/m{number}/index.js"), "x");
+    }
+    bed.write("out/chart.png", "x");
+    bed.write("report.csv", "x");
+    bed.outputs.kept = KeptBounds { files: 3, ..KEPT };
+    let expected = ["node_modules/m0/index.js", "out/chart.png", "report.csv"];
+    let told = |produced: &Produced| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
+    let produced = bed.produced(began).await;
+    assert_eq!(
+        (&*told(&produced), produced.completeness),
+        (&expected.map(String::from)[..], Completeness::Cut)
+    );
+    bed.outputs.kept = KeptBounds { paths: "out/chart.pngreport.csv".len(), ..KEPT };
+    let produced = bed.produced(began).await;
+    assert_eq!(
+        (&*told(&produced), produced.completeness),
+        (&expected[1..].iter().map(ToString::to_string).collect::<Vec<_>>()[..], Completeness::Cut)
+    );
+    bed.outputs.kept = KeptBounds { files: 22, ..KEPT };
+    let produced = bed.produced(began).await;
+    assert_eq!((produced.files.len(), produced.completeness), (22, Completeness::Whole));
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_is_left_out_and_that_is_told() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    let folders = format!("{}/", "x".repeat(200)).repeat(5);
+    let longest = format!("{folders}{}", "y".repeat(KEPT.path - folders.len()));
+    bed.write(&longest, "1");
+    let produced = bed.produced(began).await;
+    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Whole));
+    bed.write(&format!("{longest}y"), "1");
+    // Longer than the system opens.
+    let mut folder = rustix::fs::openat(CWD, bed.path(""), OFlags::PATH, Mode::empty()).unwrap();
+    for _ in 0..30 {
+        let name = "z".repeat(200);
+        rustix::fs::mkdirat(&folder, &name, Mode::RWXU).unwrap();
+        folder = rustix::fs::openat(&folder, &name, OFlags::PATH, Mode::empty()).unwrap();
+    }
+    rustix::fs::openat(&folder, "deep", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
+    let produced = bed.produced(began).await;
+    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Cut));
+}
+
+#[tokio::test]
+async fn a_file_whose_place_is_another_by_now_is_told_as_missing() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    bed.write("folder/inner", "x");
+    let known = HashMap::new();
+    let call = CancellationToken::new();
+    let look = Look { outputs: bed.outputs.clone(), turn: TurnId::FIRST, known, call };
+    let look_into = || {
+        let (id, written, change) = ("folder/inner".to_owned(), Written::Yes, FileChange::Created);
+        look.look_into(&bed.outputs.folder().unwrap(), Touched { id, size: 1, written, change }, &mut 0)
+    };
+    assert!(matches!(look_into(), Seen::Produced(_)));
+    fs::rename(bed.path("folder"), bed.path("moved")).unwrap();
+    assert!(matches!(look_into(), Seen::Nothing));
+    symlink("moved", bed.path("folder")).unwrap();
+    assert!(matches!(look_into(), Seen::Elsewhere));
+    assert_eq!(bed.told(began).await, [created("moved/inner")]);
+}
+
+#[tokio::test]
+async fn names_that_no_record_can_hold_are_left_out_and_that_is_told() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let bed = Bed::new();
+    let began = bed.begin();
+    fs::write(bed.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
+    bed.write("line\nbreak", "x");
+    let produced = bed.produced(began).await;
+    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Cut));
+    assert_eq!(bed.read(&produced.files[0]).await.unwrap(), b"x");
+}
+
+#[tokio::test]
+async fn a_folder_of_somebody_else_is_told_as_not_looked_at() {
+    if rustix::process::geteuid().is_root() {
+        // Root looks everywhere.
+        return;
+    }
+    let bed = Bed::new();
+    let began = bed.begin();
+    bed.write("closed/x", "1");
+    bed.write("private", "22");
+    fs::set_permissions(bed.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(bed.path("private"), fs::Permissions::from_mode(0o000)).unwrap();
+    let produced = bed.produced(began).await;
+    fs::set_permissions(bed.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(produced.completeness, Completeness::Cut);
+    assert_eq!((produced.files[0].size, produced.files[0].digest), (Some(2), None));
+}
+
+#[tokio::test]
+async fn a_file_that_is_cut_or_grows_while_it_is_downloaded_ends_with_an_error() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    let path = bed.write("log", vec![b'x'; 1 << 20]);
+    let file = bed.produced(began).await.files.remove(0);
+    for size in [1 << 19, 1 << 21] {
+        let mut stream = bed.outputs.open(&file).await.unwrap().stream;
+        assert!(stream.next().await.unwrap().is_ok());
+        File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
+        let rest: Vec<_> = stream.collect().await;
+        let error = rest.last().unwrap().as_ref().unwrap_err();
+        assert!(matches!(error, OutputError::Failed { name, .. } if name == "log"), "{error}");
+    }
+}
+
+/// A program writes on while it is looked at: each file is told, with a digest only if that is of what was read.
+#[tokio::test]
+async fn a_file_that_is_still_written_has_no_digest_or_a_true_one() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    let path = bed.write("log", vec![b'x'; 4 << 20]);
+    let stop = CancellationToken::new();
+    let writer = {
+        let (stop, file) = (stop.clone(), File::options().write(true).open(&path).unwrap());
+        std::thread::spawn(move || {
+            let mut size = 4 << 20;
+            while !stop.is_cancelled() {
+                size += 1;
+                file.set_len(size).unwrap();
+            }
+        })
+    };
+    let produced = bed.produced(began).await;
+    stop.cancel();
+    writer.join().unwrap();
+    let [file] = &produced.files[..] else { panic!("{produced:?}") };
+    assert!(file.size >= Some(4 << 20));
+    if let (Some(digest), Some(size)) = (file.digest, file.size) {
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(Digest::of(&bytes[..usize::try_from(size).unwrap()]), digest);
+    }
+}
+
+/// A folder that is swapped all the time for a link out: what lies there is never told and never read.
+#[tokio::test]
+async fn a_folder_that_is_swapped_for_a_link_leads_nowhere() {
+    let bed = Bed::new();
+    let began = bed.begin();
+    bed.write("folder/inner", "good");
+    let outside = bed.folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("inner"), "secret").unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    symlink(&outside, bed.path("link")).unwrap();
+    let stop = CancellationToken::new();
+    let swapper = {
+        let (stop, one, other) = (stop.clone(), bed.path("folder"), bed.path("link"));
+        std::thread::spawn(move || {
+            while !stop.is_cancelled() {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(CWD, &one, CWD, &other, flags).unwrap();
+            }
+        })
+    };
+    let file = SessionFile {
+        source: FileSource::Workspace,
+        id: "folder/inner".to_owned(),
+        name: "folder/inner".to_owned(),
+        size: None,
+        content_type: String::new(),
+        digest: None,
+        change: FileChange::Created,
+        turn: TurnId::FIRST,
+    };
+    let (mut told, mut read, mut refused) = (0, 0, 0);
+    for _ in 0..1_000_000 {
+        for file in bed.produced(began).await.files {
+            assert!(
+                file.id.ends_with("/inner") && file.digest.is_none_or(|digest| digest == Digest::of(b"good")),
+                "{file:?}"
+            );
+            told += 1;
+        }
+        match bed.read(&file).await {
+            Ok(bytes) => {
+                assert_eq!(bytes, b"good");
+                read += 1;
+            }
+            Err(OutputError::NotAFile { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        if told >= 20 && read >= 20 && refused >= 20 {
+            break;
+        }
+    }
+    stop.cancel();
+    swapper.join().unwrap();
+    assert!(told >= 20 && read >= 20 && refused >= 20, "{told} told, {read} read, {refused} refused");
+}
+
+#[tokio::test]
+async fn who_tells_of_the_beginning_is_told_what_came_right_after_it_and_not_what_came_shortly_before() {
+    let bed = Bed::new();
+    bed.write("input", "1");
+    let began = bed.begin();
+    // Within what the recorded time alone would let count.
+    let late = fs::metadata(bed.write("late-input", "1")).unwrap();
+    let late = Since((late.ctime(), u32::try_from(late.ctime_nsec()).unwrap()));
+    while Since::now() <= late {
+        std::hint::spin_loop();
+    }
+    bed.outputs.turn_begins(TurnId::FIRST);
+    for name in ["a", "b", "c", "d"] {
+        bed.write(name, "x");
+    }
+    assert_eq!(bed.told(began).await, ["a", "b", "c", "d"].map(created));
+    bed.outputs.turn_begins(TurnId::FIRST.next());
+    assert_eq!(bed.told(began).await.len(), 5, "of another turn the recorded time counts");
+}
+
+#[test]
+fn the_recorded_beginning_is_taken_somewhat_early() {
+    let since = Since::of(Timestamp::from_millis(1_000_000_005));
+    assert_eq!(since, Since((999_999, 955_000_000)));
+    assert_eq!(Since::of(Timestamp::from_millis(0)), Since((0, 0)));
+    assert!(Since::of(Timestamp::from_millis(u64::MAX)) > since);
+}

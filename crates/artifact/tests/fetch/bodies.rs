@@ -1,0 +1,179 @@
+//! Bodies: counted as they come, whole or refused, as they are or refused.
+
+use std::sync::Arc;
+
+use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
+use conjure_base::Digest;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::support::{Bed, Head, Site, ok, options};
+
+fn limited(limit: u64) -> Bed {
+    Bed::with(|settings| settings.options = ArtifactOptions { url_max_size: limit, ..options() })
+}
+
+#[tokio::test]
+async fn a_body_may_be_empty() {
+    for answer in [
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.0 200 OK\r\n\r\n",
+    ] {
+        let bed = Bed::new();
+        let fetched = bed.fetch(&Site::saying(answer).await.good("/x.csv")).await.unwrap();
+        assert_eq!((fetched.content.size, fetched.content.digest), (0, Digest::of(b"")));
+        assert_eq!(fetched.content_type, "text/csv");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_taken_however_it_is_framed() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nTrailer: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
+        "HTTP/1.0 200 OK\r\n\r\nhello",
+        "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    ] {
+        assert_eq!(Bed::new().text(&Site::saying(answer).await.good("/")).await, "hello", "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_behind_the_length_is_nobodys() {
+    let site =
+        Site::saying("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and HTTP/1.1 200 OK\r\n\r\n").await;
+    assert_eq!(Bed::new().text(&site.good("/")).await, "hello");
+}
+
+#[tokio::test]
+async fn a_body_that_is_shorter_than_it_was_said_to_be_is_a_failure() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello",
+    ] {
+        let site = Site::saying(answer).await;
+        let bed = Bed::new();
+        let error = bed.fetch(&site.good("/")).await.expect_err(answer);
+        assert_eq!(error.kind(), Kind::FetchFailed, "{answer:?}");
+        assert!(error.is_retryable() && error.to_string().contains("the connection broke"), "{error}");
+        bed.is_empty();
+    }
+}
+
+#[tokio::test]
+async fn a_length_beyond_the_limit_is_refused_before_the_body_comes() {
+    let site = Site::serving(|_, mut stream: TcpStream| async move {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n").await.unwrap();
+        // The body never comes.
+        stream.read_to_end(&mut Vec::new()).await.unwrap();
+    })
+    .await;
+    let said = limited(10).refuses(&site.good("/?key=secret"), Kind::TooLarge).await;
+    let shown = site.good("/?key=…");
+    assert_eq!(said, format!("what `{shown}` leads to has more than 10 bytes, the most that is allowed"));
+}
+
+#[tokio::test]
+async fn the_limit_is_the_most_that_passes() {
+    for framing in ["Content-Length: 10\r\n\r\n", "Connection: close\r\n\r\n"] {
+        let site = Site::saying(format!("HTTP/1.1 200 OK\r\n{framing}0123456789")).await;
+        assert_eq!(limited(10).text(&site.good("/")).await, "0123456789");
+        limited(9).refuses(&site.good("/"), Kind::TooLarge).await;
+    }
+}
+
+/// Says `piece` for as long as somebody listens, and then how many bytes that was.
+async fn endless(head: &'static str, piece: Vec<u8>) -> (Site, watch::Receiver<usize>) {
+    let (said, heard) = watch::channel(0);
+    let (said, piece) = (Arc::new(said), Arc::new(piece));
+    let site = Site::serving(move |_: Head, mut stream: TcpStream| {
+        let (said, piece) = (Arc::clone(&said), Arc::clone(&piece));
+        async move {
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut bytes = 0;
+            while stream.write_all(&piece).await.is_ok() {
+                bytes += piece.len();
+            }
+            said.send_replace(bytes);
+        }
+    })
+    .await;
+    (site, heard)
+}
+
+#[tokio::test]
+async fn an_endless_body_is_stopped_at_the_limit() {
+    let plain = ("HTTP/1.1 200 OK\r\n\r\n", vec![b'x'; 1 << 16]);
+    let chunk = [b"10000\r\n".to_vec(), vec![b'x'; 1 << 16], b"\r\n".to_vec()].concat();
+    for (head, piece) in [plain, ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk)] {
+        let (site, mut said) = endless(head, piece).await;
+        limited(1 << 20).refuses(&site.good("/"), Kind::TooLarge).await;
+        // The server is hung up on, with no more sent than what lies in buffers.
+        let said = *said.wait_for(|bytes| *bytes > 0).await.unwrap();
+        assert!(said < 64 << 20, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_many_megabytes_passes_whole() {
+    let megabyte: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[at as usize % 3]).collect();
+    let expected = Digest::of(&megabyte.repeat(40));
+    let site = Site::serving(move |_, mut stream: TcpStream| {
+        let megabyte = megabyte.clone();
+        async move {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 41943040\r\n\r\n").await.unwrap();
+            for _ in 0..40 {
+                stream.write_all(&megabyte).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let fetched = limited(40 << 20).fetch(&site.good("/")).await.unwrap();
+    assert_eq!((fetched.content.size, fetched.content.digest), (40 << 20, expected));
+}
+
+#[tokio::test]
+async fn a_body_of_the_smallest_pieces_passes_whole() {
+    let body = b"1\r\nx\r\n".repeat(300_000);
+    let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let site = Site::saying([&head[..], &body, b"0\r\n\r\n"].concat()).await;
+    let fetched = Bed::new().fetch(&site.good("/")).await.unwrap();
+    assert_eq!(fetched.content.digest, Digest::of(&[b'x'; 300_000]));
+}
+
+#[tokio::test]
+async fn a_store_that_is_gone_is_told_of_without_its_path() {
+    let site = Site::saying(ok("", "x")).await;
+    let bed = Bed::new();
+    std::fs::remove_dir(bed.store.root().join("temporary")).unwrap();
+    let error = bed.fetch(&site.good("/")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Store);
+    let (said, path) = (error.to_string(), bed.store.root().display().to_string());
+    assert!(said.ends_with(": it is not there any more") && !said.contains(&path), "{said}");
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_refused_and_so_never_grow() {
+    // A gzip member that would unpack to much more than it is.
+    let bomb: &[u8] = &[31, 139, 8, 0, 0, 0, 0, 0, 0, 3, 237, 193, 49, 1, 0, 0, 0, 194, 160, 245, 79, 109];
+    for coding in ["gzip", "br", "deflate", "zstd", "identity, gzip"] {
+        let site = Site::saying(ok(&format!("Content-Encoding: {coding}\r\n"), bomb)).await;
+        let said = Bed::new().refuses(&site.good("/"), Kind::FetchFailed).await;
+        assert!(said.contains("name a URL that is served without it"), "{said}");
+    }
+    let coded = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    Bed::new().refuses(&Site::saying(coded).await.good("/"), Kind::FetchFailed).await;
+    // A file that is compressed is a file.
+    let site = Site::saying(ok("Content-Type: application/gzip\r\n", bomb)).await;
+    let bed = Bed::new();
+    let fetched = bed.fetch(&site.good("/data.gz")).await.unwrap();
+    assert_eq!((bed.bytes(&fetched).as_slice(), fetched.content_type.as_str()), (bomb, "application/gzip"));
+}

@@ -1,0 +1,345 @@
+//! What was fetched before: for how long, for whom, and whether it is still good.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use conjure_artifact::{ArtifactErrorKind as Kind, Fetch as _, FetchRequest, UrlCache};
+use conjure_base::TenantId;
+use conjure_store::Variant;
+use futures_util::FutureExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::clock::ManualClock;
+use crate::support::{Bed, Head, Site, ok, redirect};
+
+const TTL: Duration = Duration::from_secs(15 * 60);
+
+fn bed(clock: &ManualClock) -> Bed {
+    Bed::with(|settings| settings.clock = Arc::new(clock.clone()))
+}
+
+/// Answers that are counted: `answer` is given how many there were before.
+async fn counting<B: AsRef<[u8]> + Send + 'static>(
+    answer: impl Fn(usize, &Head) -> B + Send + Sync + 'static,
+) -> Site {
+    let count = AtomicUsize::new(0);
+    Site::answering(move |head| answer(count.fetch_add(1, Ordering::Relaxed), head)).await
+}
+
+#[tokio::test]
+async fn for_its_time_to_live_nobody_is_asked_again() {
+    let clock = ManualClock::new();
+    let site = counting(|at, _| ok("", at.to_string())).await;
+    let bed = bed(&clock);
+    let url = site.good("/");
+    assert_eq!(bed.text(&url).await, "0");
+    clock.set(TTL - Duration::from_millis(1));
+    assert_eq!(bed.text(&url).await, "0");
+    // Another spelling of the same.
+    assert_eq!(bed.text(&site.url("GOOD.example.", "/x/..#y")).await, "0");
+    assert_eq!(site.heads().len(), 1);
+    clock.set(TTL);
+    assert_eq!(bed.text(&url).await, "1");
+    clock.set(TTL * 2 - Duration::from_millis(1));
+    assert_eq!(bed.text(&url).await, "1");
+    assert_eq!(bed.text(&site.good("/?other")).await, "2");
+}
+
+#[tokio::test]
+async fn behind_its_time_to_live_the_server_is_asked_whether_it_changed() {
+    let clock = ManualClock::new();
+    let site = counting(|at, head| {
+        if at == 1 {
+            assert_eq!(head.header("if-none-match"), Some("\"v1\""));
+            assert_eq!(head.header("if-modified-since"), Some("Mon, 01 Jan 2024 00:00:00 GMT"));
+            return b"HTTP/1.1 304 Not Modified\r\nETag: \"v2\"\r\n\r\n".to_vec();
+        }
+        if at == 2 {
+            assert_eq!(head.header("if-none-match"), Some("\"v2\""));
+        }
+        let headers =
+            "Content-Type: text/csv\r\nETag: \"v1\"\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n";
+        ok(headers, at.to_string())
+    })
+    .await;
+    let bed = bed(&clock);
+    let url = site.good("/data.csv");
+    let first = bed.fetch(&url).await.unwrap();
+    clock.set(TTL);
+    assert_eq!(bed.fetch(&url).await.unwrap(), first, "still good");
+    clock.set(TTL * 2 - Duration::from_millis(1));
+    assert_eq!(bed.fetch(&url).await.unwrap(), first, "and so for its time to live");
+    assert_eq!(site.heads().len(), 2);
+    clock.set(TTL * 2);
+    assert_eq!(bed.text(&url).await, "2", "it changed");
+}
+
+#[tokio::test]
+async fn a_server_is_asked_by_its_own_validators_only() {
+    let clock = ManualClock::new();
+    let site = Site::answering(|head| match (head.path(), head.header("if-none-match")) {
+        ("/", None) => redirect("/there"),
+        ("/", Some(_)) => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
+        (_, Some("\"v\"")) => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
+        _ => ok("ETag: \"v\"\r\n", "there"),
+    })
+    .await;
+    let bed = bed(&clock);
+    assert_eq!(bed.text(&site.good("/")).await, "there");
+    clock.set(TTL);
+    assert_eq!(bed.text(&site.good("/")).await, "there");
+    let asked: Vec<_> = site.heads().iter().map(|head| head.header("if-none-match").is_some()).collect();
+    assert_eq!(asked, [false, false, false, true]);
+}
+
+#[tokio::test]
+async fn what_must_not_be_kept_is_fetched_each_time() {
+    for (control, conditional) in [("no-store", false), ("no-cache", true)] {
+        let site = counting(move |at, _| {
+            ok(&format!("Cache-Control: {control}\r\nETag: \"v\"\r\n"), at.to_string())
+        })
+        .await;
+        let bed = Bed::new();
+        for expected in ["0", "1"] {
+            assert_eq!(bed.text(&site.good("/")).await, expected);
+        }
+        assert_eq!(site.heads()[1].header("if-none-match").is_some(), conditional);
+    }
+    let site = counting(|at, _| ok("ETag: \"v\"\r\n", at.to_string())).await;
+    let off = Bed::with(|settings| settings.options.cache = UrlCache::Off);
+    for expected in ["0", "1"] {
+        assert_eq!(off.text(&site.good("/")).await, expected);
+    }
+    assert_eq!(site.heads()[1].header("if-none-match"), None);
+}
+
+/// What is fetched so, when the first answer has these headers, is asked for again after so many seconds and not before.
+async fn is_asked_after(headers: &'static str, seconds: u64) {
+    let clock = ManualClock::new();
+    let site =
+        counting(move |at, _| ok(&format!("{}ETag: \"v\"\r\n", if at == 0 { headers } else { "" }), ""))
+            .await;
+    let bed = bed(&clock);
+    bed.text(&site.good("/")).await;
+    let until = Duration::from_secs(seconds);
+    for (at, asked) in [(until.saturating_sub(Duration::from_millis(1)), 1), (until, 2)] {
+        clock.set(at);
+        if seconds > 0 || asked == 2 {
+            bed.text(&site.good("/")).await;
+            assert_eq!(site.heads().len(), asked, "{headers:?} at {at:?}");
+        }
+    }
+    assert!(site.heads()[1].header("if-none-match").is_some(), "{headers:?}");
+}
+
+#[tokio::test]
+async fn a_server_may_shorten_the_time_to_live_and_not_lengthen_it() {
+    let ttl = TTL.as_secs();
+    for (headers, seconds) in [
+        ("Cache-Control: max-age=60\r\n", 60),
+        ("Cache-Control: public\r\nCache-Control: max-age=60\r\n", 60),
+        ("Cache-Control: max-age=0\r\n", 0),
+        ("Cache-Control: max-age=86400\r\n", ttl),
+        ("Cache-Control: max-age=99999999999999999999\r\n", ttl),
+        ("Cache-Control: max-age=soon\r\n", 0),
+        ("Cache-Control: s-maxage=60\r\n", ttl),
+        // What was made a while ago has less time left.
+        ("Cache-Control: max-age=60\r\nAge: 50\r\n", 10),
+        ("Cache-Control: max-age=60\r\nAge: 70\r\n", 0),
+        ("Cache-Control: max-age=86400\r\nAge: 85800\r\n", 600),
+        ("Age: 86400\r\n", ttl),
+    ] {
+        is_asked_after(headers, seconds).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_long_on_its_way_has_less_time_left() {
+    let clock = ManualClock::new();
+    let moved = clock.clone();
+    let site = counting(move |at, _| {
+        if at == 0 {
+            moved.set(Duration::from_secs(20));
+        }
+        ok("Cache-Control: max-age=60\r\n", at.to_string())
+    })
+    .await;
+    let bed = bed(&clock);
+    assert_eq!(bed.text(&site.good("/")).await, "0");
+    clock.set(Duration::from_secs(59));
+    assert_eq!(bed.text(&site.good("/")).await, "0");
+    clock.set(Duration::from_secs(60));
+    assert_eq!(bed.text(&site.good("/")).await, "1");
+}
+
+#[tokio::test]
+async fn an_answer_that_nothing_changed_keeps_or_replaces_the_servers_word() {
+    let clock = ManualClock::new();
+    let site = counting(|at, _| match at {
+        0 => ok("Cache-Control: max-age=60\r\nETag: \"v\"\r\n", "same"),
+        2 => b"HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=10\r\n\r\n".to_vec(),
+        _ => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
+    })
+    .await;
+    let bed = bed(&clock);
+    for (at, asked) in [(0, 1), (59, 1), (60, 2), (119, 2), (120, 3), (129, 3), (130, 4), (139, 4), (140, 5)]
+    {
+        clock.set(Duration::from_secs(at));
+        assert_eq!(bed.text(&site.good("/")).await, "same");
+        assert_eq!(site.heads().len(), asked, "at {at}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_for_no_longer_than_it_says() {
+    let clock = ManualClock::new();
+    let site = Site::answering(|head| match head.path() {
+        "/" => b"HTTP/1.1 302 Found\r\nLocation: /there\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"
+            .to_vec(),
+        _ => ok("Cache-Control: max-age=86400\r\n", "there"),
+    })
+    .await;
+    let bed = bed(&clock);
+    for (at, asked) in [(0, 2), (59, 2), (60, 4)] {
+        clock.set(Duration::from_secs(at));
+        assert_eq!(bed.text(&site.good("/")).await, "there");
+        assert_eq!(site.heads().len(), asked, "at {at}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_must_not_be_kept_any_more_is_forgotten() {
+    let clock = ManualClock::new();
+    let site =
+        counting(|at, _| ok(if at == 1 { "Cache-Control: no-store\r\n" } else { "" }, at.to_string())).await;
+    let bed = bed(&clock);
+    assert_eq!(bed.text(&site.good("/")).await, "0");
+    clock.set(TTL);
+    assert_eq!(bed.text(&site.good("/")).await, "1");
+    assert_eq!(bed.text(&site.good("/")).await, "2");
+    assert_eq!(bed.text(&site.good("/")).await, "2");
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_have_any_more_is_fetched_again() {
+    let site = counting(|at, head| {
+        assert_eq!(head.header("if-none-match"), None, "at {at}");
+        ok("ETag: \"v\"\r\n", "same")
+    })
+    .await;
+    let bed = Bed::new();
+    let fetched = bed.fetch(&site.good("/")).await.unwrap();
+    assert!(bed.store.remove(&fetched.content.digest).unwrap());
+    assert_eq!(bed.text(&site.good("/")).await, "same");
+    assert_eq!(site.heads().len(), 2);
+}
+
+#[tokio::test]
+async fn a_failure_is_not_kept() {
+    let site = counting(|at, _| match at {
+        0 => b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok("", "good"),
+    })
+    .await;
+    let bed = Bed::new();
+    assert_eq!(bed.fetch(&site.good("/")).await.unwrap_err().kind(), Kind::FetchFailed);
+    assert_eq!(bed.text(&site.good("/")).await, "good");
+}
+
+#[tokio::test]
+async fn nothing_of_one_tenant_is_anothers() {
+    let site = counting(|at, head| {
+        assert_eq!(head.header("if-none-match"), None);
+        ok(&format!("ETag: \"v\"\r\nContent-Disposition: attachment; filename={at}.txt\r\n"), at.to_string())
+    })
+    .await;
+    let one = Bed::new();
+    let other = Bed::of(one.fetch.clone(), "tenant-2");
+    let url = site.good("/");
+    assert_eq!(one.text(&url).await, "0");
+    assert_eq!(other.text(&url).await, "1");
+    assert_eq!((one.text(&url).await, other.text(&url).await), ("0".to_owned(), "1".to_owned()));
+    assert_eq!(one.fetch(&url).await.unwrap().name, "0.txt");
+    assert_eq!(site.heads().len(), 2);
+    assert_eq!((one.store.usage().unwrap().contents, other.store.usage().unwrap().contents), (1, 1));
+}
+
+#[tokio::test]
+async fn neither_a_store_that_tenants_share_nor_one_that_has_the_content_makes_it_theirs() {
+    let site = Site::saying(ok("ETag: \"v\"\r\n", "same")).await;
+    let bed = Bed::new();
+    let url = site.good("/");
+    assert_eq!(bed.text(&url).await, "same");
+    let tenant = TenantId::new("tenant-2").unwrap();
+    let shared = FetchRequest { tenant: &tenant, ..bed.request(&url) };
+    bed.fetch.fetch(shared).await.unwrap();
+    assert_eq!(site.heads().len(), 2, "one for each tenant");
+    let other = Bed::of(bed.fetch.clone(), "tenant-1");
+    other.store.insert_bytes(b"same", Variant::Plain).unwrap();
+    assert_eq!(other.text(&url).await, "same");
+    assert_eq!(site.heads().len(), 3, "and one for each store");
+    assert!(site.heads().iter().all(|head| head.header("if-none-match").is_none()));
+}
+
+/// A site that answers each request when it is allowed to.
+async fn waiting() -> (Site, Arc<Semaphore>) {
+    let allowed = Arc::new(Semaphore::new(0));
+    let wait = Arc::clone(&allowed);
+    let site = Site::serving(move |_, mut stream: TcpStream| {
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.acquire().await.unwrap().forget();
+            let _ = stream.write_all(&ok("", "good")).await;
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+    })
+    .await;
+    (site, allowed)
+}
+
+#[tokio::test]
+async fn who_wants_what_is_being_fetched_waits_for_it() {
+    let (site, allowed) = waiting().await;
+    let bed = Bed::new();
+    let other = Bed::of(bed.fetch.clone(), "tenant-2");
+    let url = site.good("/");
+    let mut first = bed.fetch(&url).boxed();
+    let (mut second, mut elsewhere) = (bed.fetch(&url).boxed(), other.fetch(&url).boxed());
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("nobody has answered"),
+        _ = &mut second => panic!("nobody has answered"),
+        _ = &mut elsewhere => panic!("nobody has answered"),
+        () = site.was_asked(2) => {}
+    }
+    // The one that began is dropped, and the fetch goes on for the other.
+    drop(first);
+    allowed.add_permits(2);
+    let (second, elsewhere) = tokio::join!(second, elsewhere);
+    assert_eq!(
+        (bed.bytes(&second.unwrap()), other.bytes(&elsewhere.unwrap())),
+        (b"good".to_vec(), b"good".to_vec())
+    );
+    assert_eq!(site.heads().len(), 2, "one for each tenant");
+}
+
+#[tokio::test]
+async fn one_that_is_called_off_takes_nobody_with_it() {
+    let (site, allowed) = waiting().await;
+    let bed = Bed::new();
+    let url = site.good("/");
+    let request = bed.request(&url);
+    let cancel = request.cancel.clone();
+    let (first, second, ()) = tokio::join!(bed.fetch.fetch(request), bed.fetch(&url), async {
+        site.was_asked(1).await;
+        cancel.cancel();
+        tokio::task::yield_now().await;
+        allowed.add_permits(1);
+    });
+    assert_eq!(first.unwrap_err().kind(), Kind::Cancelled);
+    assert_eq!(bed.bytes(&second.unwrap()), b"good");
+    assert_eq!(site.heads().len(), 1);
+}

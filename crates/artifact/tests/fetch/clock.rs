@@ -1,0 +1,62 @@
+//! A clock that stands still until a test moves it, and knows which moments were waited for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+#[derive(Debug, Clone)]
+pub(crate) struct ManualClock {
+    origin: Instant,
+    elapsed: Arc<watch::Sender<Duration>>,
+    awaited: Arc<watch::Sender<Vec<Duration>>>,
+}
+
+impl ManualClock {
+    pub(crate) fn new() -> Self {
+        Self {
+            origin: SystemClock.deadline(Duration::ZERO).instant().unwrap(),
+            elapsed: Arc::new(watch::Sender::new(Duration::ZERO)),
+            awaited: Arc::new(watch::Sender::new(Vec::new())),
+        }
+    }
+
+    /// Waits until somebody waits for the moment `at` after the start, and moves the time there.
+    pub(crate) async fn move_to(&self, at: Duration) {
+        self.awaited.subscribe().wait_for(|awaited| awaited.contains(&at)).await.unwrap();
+        self.set(at);
+    }
+
+    /// Moves the time to the moment `at` after the start.
+    pub(crate) fn set(&self, at: Duration) {
+        self.elapsed.send_replace(at);
+    }
+}
+
+impl Clock for ManualClock {
+    fn timestamp(&self) -> Timestamp {
+        Timestamp::from_millis(0)
+    }
+
+    fn deadline(&self, after: Duration) -> Deadline {
+        Deadline::at(self.origin + *self.elapsed.borrow() + after)
+    }
+
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        let at = deadline.instant().map(|at| at - self.origin);
+        at.map_or(Duration::MAX, |at| at.saturating_sub(*self.elapsed.borrow()))
+    }
+
+    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        let until = deadline.instant().map_or(Duration::MAX, |at| at - self.origin);
+        let (mut elapsed, awaited) = (self.elapsed.subscribe(), Arc::clone(&self.awaited));
+        Box::pin(async move {
+            awaited.send_modify(|awaited| awaited.push(until));
+            let _ = elapsed.wait_for(|elapsed| *elapsed >= until).await;
+        })
+    }
+}

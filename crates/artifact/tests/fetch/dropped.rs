@@ -1,0 +1,60 @@
+//! A fetch that is dropped, at each of the points where it waits.
+
+use std::pin::pin;
+use std::task::Poll;
+
+use conjure_base::Digest;
+use conjure_store::{Usage, Verify};
+
+use crate::support::{Bed, Site, ok, redirect};
+
+/// What `future` gives, unless it needs to be polled more than `polls` times; then it is dropped.
+async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+#[test]
+fn a_fetch_that_is_dropped_leaves_nothing_wherever_it_is() {
+    let body = vec![b'x'; 700_000];
+    let digest = Digest::of(&body);
+    let (mut polls, mut drops) = (0, 0);
+    loop {
+        let bed = Bed::new();
+        // A runtime waits for its threads when it goes, so that what is left then is left for good.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let body = body.clone();
+        let fetched = runtime.block_on(async {
+            let site = Site::answering(move |head| match head.path() {
+                "/" => redirect("/there"),
+                _ => ok("", &body),
+            })
+            .await;
+            polled(polls, bed.fetch(&site.good("/"))).await
+        });
+        drop(runtime);
+        let usage = bed.store.usage().unwrap();
+        if let Some(fetched) = fetched {
+            assert_eq!(fetched.unwrap().content.digest, digest);
+            assert_eq!((usage.contents, usage.temporary), (1, 0));
+            break;
+        }
+        // Dropped while the whole of it was given its name, it may have got it, and is garbage.
+        if usage != Usage::default() {
+            assert_eq!((usage.contents, usage.temporary), (1, 0));
+            assert!(bed.store.get(&digest, Verify::Yes).is_ok());
+        } else {
+            drops += 1;
+        }
+        polls += 1;
+    }
+    assert!(drops > 5, "{drops} drops left nothing, of {polls}");
+}

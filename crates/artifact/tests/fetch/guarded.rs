@@ -1,0 +1,223 @@
+//! What is not asked at all, by its URL, its host, its address; and a name whose addresses change.
+
+use std::sync::Arc;
+
+use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions, HttpFetch, HttpFetchError, UrlFetch};
+use conjure_base::SystemClock;
+use conjure_egress::{Egress, FixedResolver, Policy};
+use tokio::net::TcpListener;
+
+use crate::support::{Bed, Counting, LOOPBACK, Site, ok, options};
+
+#[tokio::test]
+async fn a_url_leads_to_bytes_in_the_store() {
+    let site = Site::saying(ok("Content-Type: text/csv; charset=utf-8\r\n", "a,b\n")).await;
+    let bed = Bed::new();
+    let fetched = bed.fetch(&site.good("/data/sales%202024.csv?key=secret#part")).await.unwrap();
+    assert_eq!((fetched.content_type.as_str(), fetched.name.as_str()), ("text/csv", "sales 2024.csv"));
+    assert_eq!((bed.bytes(&fetched).as_slice(), fetched.content.size), (&b"a,b\n"[..], 4));
+    let head = &site.heads()[0];
+    assert_eq!(head.path(), "/data/sales%202024.csv?key=secret");
+    assert_eq!(head.header("host").unwrap(), format!("good.example:{}", site.port));
+    assert_eq!(head.header("accept-encoding"), Some("identity"));
+    for secret in ["authorization", "cookie", "referer", "if-none-match", "if-modified-since"] {
+        assert_eq!(head.header(secret), None);
+    }
+}
+
+#[tokio::test]
+async fn only_allowed_schemes_are_fetched() {
+    let defaults = || Bed::with(|settings| settings.options = ArtifactOptions::default());
+    let said = defaults().refuses("http://good.example/", Kind::SchemeNotAllowed).await;
+    assert_eq!(said, "the scheme `http` is not allowed: only `https` is");
+    for url in [
+        "ftp://good.example/",
+        "gopher://good.example/",
+        "file:///etc/passwd",
+        "data://x",
+        "HTTP://good.example",
+    ] {
+        let bed = defaults();
+        let kind = if url.starts_with("file") { Kind::InvalidUri } else { Kind::SchemeNotAllowed };
+        bed.refuses(url, kind).await;
+    }
+    let none = Bed::with(|settings| settings.options.allowed_schemes.clear());
+    let said = none.refuses("https://good.example/", Kind::SchemeNotAllowed).await;
+    assert_eq!(said, "the scheme `https` is not allowed: none is");
+}
+
+#[tokio::test]
+async fn what_is_no_url_names_what_is_wrong() {
+    let bed = Bed::new();
+    let said = bed.refuses("http://user:secret@good.example/?key=secret", Kind::InvalidUri).await;
+    assert_eq!(
+        said,
+        "invalid artifact URI `http://good.example/`: it has a user name or a password, which nobody is told: remove them"
+    );
+    for url in [
+        "http://good.example@evil.example:80@other.example/",
+        "http://good.example:0/",
+        "http://good.example:99999/",
+        "http://good..example/",
+        "http://[fe80::1%25eth0]/",
+        "http://[::1",
+        "http://999.1.1.1/",
+        "http://0x7f.0x1.0x1.0x1.0x1/",
+        "http://good.example\\@evil.example/",
+        "http:good.example",
+        "//good.example/",
+        "",
+    ] {
+        bed.refuses(url, Kind::InvalidUri).await;
+    }
+}
+
+#[tokio::test]
+async fn blocked_hosts_are_blocked_in_every_spelling() {
+    let bed = Bed::new();
+    for host in [
+        "localhost",
+        "LOCALHOST.",
+        "%6cocalhost",
+        "blocked.example",
+        "Blocked.EXAMPLE.",
+        "xn--bcher-kva.example",
+        "BÜCHER.example",
+        "169.254.169.254",
+        "0xa9fea9fe",
+        "2852039166",
+        "0251.0376.0251.0376",
+        "[::ffff:169.254.169.254]",
+        "1.2.3.4",
+        "0x1.0x2.772",
+    ] {
+        bed.refuses(&format!("http://{host}/"), Kind::HostBlocked).await;
+    }
+    // A name with an address that is blocked.
+    let said = bed.refuses("http://blocked-address.example/", Kind::HostBlocked).await;
+    assert_eq!(said, "the host `blocked-address.example` is blocked");
+    // Ports of other protocols, by which a request could be taken for something else.
+    let said = bed.refuses("http://good.example:25/", Kind::HostBlocked).await;
+    assert_eq!(said, "the host `good.example:25` is blocked");
+}
+
+#[tokio::test]
+async fn private_addresses_are_refused_in_every_notation_and_by_every_name() {
+    let bed = Bed::new();
+    for host in [
+        "127.0.0.2",
+        "127.2",
+        "0x7f.2",
+        "0177.2",
+        "2130706434",
+        "[::ffff:127.0.0.2]",
+        "[::1]",
+        "[::]",
+        "0.0.0.0",
+        "0",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "169.254.1.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "[fe80::1]",
+        "[fd12::1]",
+        "[ff02::1]",
+        "[64:ff9b::10.0.0.1]",
+        "[2002:a00:1::]",
+        "private.example",
+        "link-local.example",
+        "metadata.example",
+        "mapped.example",
+        "unique-local.example",
+        "mixed.example",
+    ] {
+        let said = bed.refuses(&format!("http://{host}/"), Kind::PrivateAddress).await;
+        assert!(said.ends_with("is at a private address, which is blocked"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_way_out_does_not_allow_is_not_asked() {
+    let limited =
+        |list: &'static str| Bed::with(|settings| settings.policy = Policy::Limited(list.parse().unwrap()));
+    limited("other.example").refuses("http://good.example/", Kind::HostBlocked).await;
+    limited("good.example").refuses("http://1.1.1.1/", Kind::HostBlocked).await;
+    limited("good.example").refuses("http://good.example:8080/", Kind::HostBlocked).await;
+    Bed::with(|settings| settings.policy = Policy::None)
+        .refuses("http://good.example/", Kind::FetchDisabled)
+        .await;
+    let off = Bed::with(|settings| settings.options.url_fetch = UrlFetch::Off);
+    off.refuses("http://good.example/", Kind::FetchDisabled).await;
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_may_have_one_later() {
+    let bed = Bed::new();
+    for host in ["unknown.example", "empty.example"] {
+        let error = bed.fetch(&format!("http://{host}/?key=secret")).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::FetchFailed);
+        assert!(error.is_retryable());
+        let said = error.to_string();
+        assert!(
+            said.starts_with(&format!("fetching `http://{host}/?key=…` failed: the name cannot be")),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_listens_is_a_failure_that_may_pass() {
+    let free = TcpListener::bind((LOOPBACK, 0)).await.unwrap().local_addr().unwrap().port();
+    let error = Bed::new().fetch(&format!("http://good.example:{free}/")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::FetchFailed);
+    assert!(error.is_retryable() && error.to_string().contains("the connection failed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_is_resolved_once_and_what_was_checked_is_dialled() {
+    let site = Site::saying(ok("", "good")).await;
+    // What is not allowed listens at the same port, to notice if it is dialled.
+    let forbidden = TcpListener::bind(("127.0.0.2", site.port)).await.unwrap();
+    let answers = [LOOPBACK, "127.0.0.2".parse().unwrap(), LOOPBACK].map(|address| vec![address]);
+    let resolver = FixedResolver::new().with_sequence("good.example".parse().unwrap(), answers);
+    let resolver = Counting::new(resolver);
+    let bed = Bed::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
+
+    assert_eq!(bed.text(&site.good("/1")).await, "good");
+    assert_eq!(resolver.asked(), 1);
+    assert_eq!(bed.fetch(&site.good("/2")).await.unwrap_err().kind(), Kind::PrivateAddress);
+    assert_eq!(bed.text(&site.good("/3")).await, "good");
+    assert_eq!(resolver.asked(), 3);
+    assert_eq!(site.paths(), ["/1", "/3"]);
+    let accepted = tokio::select! {
+        biased;
+        accepted = forbidden.accept() => Some(accepted),
+        () = std::future::ready(()) => None,
+    };
+    assert!(accepted.is_none(), "what was not checked was dialled");
+}
+
+#[tokio::test]
+async fn an_allowed_address_is_dialled_in_every_notation_and_asked_for_in_its_normal_form() {
+    let site = Site::answering(|head| ok("", head.header("host").unwrap())).await;
+    let bed = Bed::new();
+    for host in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "１２７.１"] {
+        assert_eq!(bed.text(&site.url(host, "/")).await, format!("127.0.0.1:{}", site.port), "{host}");
+    }
+    assert_eq!(site.heads().len(), 1, "they are one URL");
+    assert_eq!(bed.text(&site.url("GOOD.example.", "/")).await, format!("good.example:{}", site.port));
+}
+
+#[test]
+fn options_that_name_nothing_are_refused() {
+    let new = |options: ArtifactOptions| {
+        HttpFetch::new(Arc::new(options), Egress::new(Policy::Full), Arc::new(SystemClock)).unwrap_err()
+    };
+    let error = new(ArtifactOptions { allowed_schemes: vec!["ftp".to_owned()], ..options() });
+    assert_eq!(error, HttpFetchError::Scheme { scheme: "ftp".to_owned() });
+    let error = new(ArtifactOptions { blocked_hosts: vec!["a b".to_owned()], ..options() });
+    assert!(error.to_string().starts_with("`a b` among the blocked hosts is no name"), "{error}");
+}

@@ -1,0 +1,104 @@
+//! Heads of answers: too many, too long, broken, not HTTP at all; statuses, media types and names.
+
+use conjure_artifact::ArtifactErrorKind as Kind;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::support::{Bed, Site, ok};
+
+#[tokio::test]
+async fn a_flood_of_headers_is_refused() {
+    let many: String = (0..101).map(|at| format!("X-{at}: y\r\n")).collect();
+    Bed::new().refuses(&Site::saying(ok(&many, "x")).await.good("/"), Kind::FetchFailed).await;
+    let long = format!("X: {}\r\n", "y".repeat(1 << 20));
+    Bed::new().refuses(&Site::saying(ok(&long, "x")).await.good("/"), Kind::FetchFailed).await;
+    let endless = Site::serving(|_, mut stream: TcpStream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ").await;
+        while stream.write_all(&[b'y'; 1 << 12]).await.is_ok() {}
+    })
+    .await;
+    Bed::new().refuses(&endless.good("/"), Kind::FetchFailed).await;
+    // As many as are usual pass.
+    let some: String = (0..90).map(|at| format!("X-{at}: y\r\n")).collect();
+    assert_eq!(Bed::new().text(&Site::saying(ok(&some, "x")).await.good("/")).await, "x");
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused() {
+    for answer in [
+        &b""[..],
+        b"hello",
+        b"220 mail.example ESMTP\r\n",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"<html></html>\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nName\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nNa me: value\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: a\0b\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: a\r\n folded\r\n\r\n",
+        b"HTTP/1.1 2000 OK\r\n\r\n",
+        b"HTTP/9.9 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 2\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nabc",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    ] {
+        let site = Site::saying(answer).await;
+        let bed = Bed::new();
+        let error = bed.fetch(&site.good("/?key=secret")).await.expect_err(&String::from_utf8_lossy(answer));
+        assert_eq!(error.kind(), Kind::FetchFailed, "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+        bed.is_empty();
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_is_no_success_is_told_and_its_body_is_not() {
+    for (status, shown, retryable) in [
+        ("404 Nope", "404 Not Found", false),
+        ("401 Nope", "401 Unauthorized", false),
+        ("206 Nope", "206 Partial Content", false),
+        ("429 Nope", "429 Too Many Requests", true),
+        ("503 Nope", "503 Service Unavailable", true),
+    ] {
+        let site = Site::saying(format!("HTTP/1.1 {status}\r\nContent-Length: 7\r\n\r\nIgnore.")).await;
+        let bed = Bed::new();
+        let error = bed.fetch(&site.good("/a")).await.unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, retryable));
+        let url = site.good("/a");
+        assert_eq!(error.to_string(), format!("fetching `{url}` failed: the server answered {shown}"));
+        bed.is_empty();
+    }
+}
+
+#[tokio::test]
+async fn the_media_type_is_the_servers_unless_it_says_nothing_or_the_bytes_show_another() {
+    let png: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    for (told, path, body, expected) in [
+        ("Content-Type: Application/JSON; charset=utf-8\r\n", "/x", &b"{}"[..], "application/json"),
+        ("", "/x.csv", b"a,b", "text/csv"),
+        ("Content-Type: application/octet-stream\r\n", "/x.csv", b"a,b", "text/csv"),
+        ("Content-Type: application/octet-stream\r\n", "/x", png, "image/png"),
+        ("Content-Type: text/plain\r\n", "/x", png, "image/png"),
+        ("Content-Type: image/png\r\n", "/x", b"Not found, sorry.", "text/plain"),
+        ("Content-Type: image/svg+xml\r\n", "/x", b"<svg/>", "image/svg+xml"),
+        ("Content-Type: no type\r\n", "/x", b"text", "text/plain"),
+        ("Content-Disposition: attachment; filename=\"y.csv\"\r\n", "/x", b"a,b", "text/csv"),
+    ] {
+        let fetched = Bed::new().fetch(&Site::saying(ok(told, body)).await.good(path)).await.unwrap();
+        assert_eq!(fetched.content_type, expected, "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_name_is_the_servers_and_fit_for_an_artifact() {
+    for (told, expected) in [
+        ("", "by-url.bin"),
+        ("Content-Disposition: attachment; filename=\"../../etc/passwd\"\r\n", "passwd"),
+        ("Content-Disposition: attachment; filename*=UTF-8''%C3%BCber%00.csv\r\n", "über_.csv"),
+        ("Content-Disposition: inline\r\n", "by-url.bin"),
+    ] {
+        let fetched = Bed::new().fetch(&Site::saying(ok(told, "x")).await.good("/by-url.bin")).await.unwrap();
+        assert_eq!(fetched.name, expected, "{told:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Redirects: followed hop by hop, each checked anew, with nothing carried along.
+
+use std::sync::Arc;
+
+use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
+use conjure_egress::FixedResolver;
+
+use crate::support::{Bed, Counting, LOOPBACK, Site, ok, options, redirect};
+
+/// A site whose `/` redirects to `location`; anything else is `there`.
+async fn leading_to(location: &'static str) -> Site {
+    Site::answering(move |head| if head.path() == "/" { redirect(location) } else { ok("", "there") }).await
+}
+
+#[tokio::test]
+async fn redirects_are_followed_from_where_they_stand() {
+    for (location, path) in [("b", "/a/b"), ("/b?c=d#e", "/b?c=d"), ("?q", "/a/?q"), ("../x", "/x")] {
+        let site = Site::answering(move |head| match head.path() {
+            "/a/" => redirect(location),
+            _ => ok("", "there"),
+        })
+        .await;
+        assert_eq!(Bed::new().text(&site.good("/a/")).await, "there");
+        assert_eq!(site.paths(), ["/a/", path]);
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_redirect_is_followed_with_nothing_carried_along() {
+    for status in [301, 302, 303, 307, 308] {
+        let other = Site::saying(ok("Content-Disposition: attachment; filename=x.csv\r\n", "a,b")).await;
+        let location = other.url("other.example", "/elsewhere");
+        let site = Site::answering(move |_| {
+            format!(
+                "HTTP/1.1 {status} There\r\nLocation: {location}\r\nSet-Cookie: a=b\r\nContent-Length: 5\r\n\r\nhere!"
+            )
+        })
+        .await;
+        let bed = Bed::new();
+        let fetched = bed.fetch(&site.good("/secret?key=secret")).await.unwrap();
+        assert_eq!((fetched.name.as_str(), bed.bytes(&fetched).as_slice()), ("x.csv", &b"a,b"[..]));
+        assert_eq!(bed.store.usage().unwrap().contents, 1);
+        let head = &other.heads()[0];
+        assert_eq!(head.header("host").unwrap(), format!("other.example:{}", other.port));
+        for carried in ["referer", "cookie", "authorization"] {
+            assert_eq!(head.header(carried), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_leads_nowhere_that_is_not_allowed() {
+    for (location, kind) in [
+        ("http://127.0.0.2/", Kind::PrivateAddress),
+        ("//127.0.0.2/", Kind::PrivateAddress),
+        ("http://0x7f.2/", Kind::PrivateAddress),
+        ("http://[::ffff:10.0.0.1]/", Kind::PrivateAddress),
+        ("http://[::1]/", Kind::PrivateAddress),
+        ("http://private.example/", Kind::PrivateAddress),
+        ("http://mixed.example/", Kind::PrivateAddress),
+        ("http://169.254.169.254/latest/meta-data/", Kind::HostBlocked),
+        ("http://localhost/", Kind::HostBlocked),
+        ("http://blocked.example./", Kind::HostBlocked),
+        ("http://good.example:22/", Kind::HostBlocked),
+        ("file:///etc/passwd", Kind::SchemeNotAllowed),
+        ("ftp://good.example/", Kind::SchemeNotAllowed),
+        ("gopher://good.example:70/_x", Kind::SchemeNotAllowed),
+        ("javascript:alert(1)", Kind::SchemeNotAllowed),
+        ("data:text/plain,x", Kind::SchemeNotAllowed),
+        ("http://user:pass@good.example/", Kind::FetchFailed),
+        ("http://good..example/", Kind::FetchFailed),
+        ("http://[/", Kind::FetchFailed),
+        ("\\\\good.example/", Kind::FetchFailed),
+        ("/with space", Kind::FetchFailed),
+    ] {
+        let site = leading_to(location).await;
+        let said = Bed::new().refuses(&site.good("/"), kind).await;
+        assert!(!said.contains("pass@"), "{said}");
+        assert_eq!(site.heads().len(), 1, "{location}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_lead_from_tls_to_plain_http_unless_that_is_allowed() {
+    // The other way round is `tls::a_redirect_to_tls_is_followed`.
+    let site = leading_to("/there").await;
+    let options = || ArtifactOptions { allowed_schemes: vec!["http".to_owned()], ..options() };
+    let bed = Bed::with(|settings| settings.options = options());
+    assert_eq!(bed.text(&site.good("/")).await, "there");
+    let site = leading_to("https://good.example/").await;
+    let bed = Bed::with(|settings| settings.options = options());
+    let said = bed.refuses(&site.good("/"), Kind::SchemeNotAllowed).await;
+    assert_eq!(said, "the scheme `https` is not allowed: only `http` is, and the URL redirects there");
+}
+
+#[tokio::test]
+async fn loops_end() {
+    let site = leading_to("/").await;
+    let said = Bed::new().refuses(&site.good("/"), Kind::FetchFailed).await;
+    assert!(said.ends_with("it redirects more than 5 times"), "{said}");
+    assert_eq!(site.heads().len(), 6);
+
+    let count = |head: &str| head.trim_start_matches('/').parse::<u32>().unwrap();
+    let site = Site::answering(move |head| match count(head.path()) {
+        5 => ok("", "there"),
+        at => redirect(&format!("/{}", at + 1)),
+    })
+    .await;
+    assert_eq!(Bed::new().text(&site.good("/0")).await, "there");
+    assert_eq!(site.heads().len(), 6);
+}
+
+#[tokio::test]
+async fn a_redirect_that_does_not_say_where_is_a_failure() {
+    for answer in [
+        "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 302 Found\r\nLocation: \u{ff}\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 300 Choose\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\n\r\n",
+    ] {
+        // As ISO 8859-1.
+        let answer: Vec<u8> = answer.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
+        let site = Site::saying(answer).await;
+        Bed::new().refuses(&site.good("/"), Kind::FetchFailed).await;
+    }
+}
+
+#[tokio::test]
+async fn the_name_of_each_hop_is_resolved_anew() {
+    let site = leading_to("/there").await;
+    let resolver = FixedResolver::new()
+        .with_sequence("good.example".parse().unwrap(), [vec![LOOPBACK], vec!["127.0.0.2".parse().unwrap()]]);
+    let resolver = Counting::new(resolver);
+    let bed = Bed::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
+    bed.refuses(&site.good("/"), Kind::PrivateAddress).await;
+    assert_eq!((resolver.asked(), site.heads().len()), (2, 1));
+}

@@ -1,0 +1,286 @@
+//! A fetch into a store of its own, and servers on loopback that say exactly what a test tells them.
+
+use std::future::Future;
+use std::io::Read as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conjure_artifact::{
+    ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch as _, FetchRequest, Fetched, HttpFetch,
+};
+use conjure_base::{Clock, Deadline, SystemClock, TenantId};
+use conjure_egress::{AddressPolicy, Egress, FixedResolver, HostName, Policy, Resolve};
+use conjure_store::{Store, Usage, Verify};
+use futures_util::future::BoxFuture;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// The address that the tests allow besides public ones.
+pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// What a test changes of the usual.
+pub(crate) struct Settings {
+    pub(crate) options: ArtifactOptions,
+    pub(crate) policy: Policy,
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) roots: Vec<Vec<u8>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            options: options(),
+            policy: Policy::Full,
+            resolver: Arc::new(resolver()),
+            clock: Arc::new(SystemClock),
+            roots: Vec::new(),
+        }
+    }
+}
+
+/// Plain HTTP, and a loopback that is not blocked by name.
+pub(crate) fn options() -> ArtifactOptions {
+    ArtifactOptions {
+        allowed_schemes: vec!["https".to_owned(), "http".to_owned()],
+        blocked_hosts: ["localhost", "169.254.169.254", "Blocked.Example.", "bücher.example", "1.2.3.4"]
+            .map(str::to_owned)
+            .to_vec(),
+        ..ArtifactOptions::default()
+    }
+}
+
+pub(crate) fn resolver() -> FixedResolver {
+    let answers = [
+        ("good.example", vec!["127.0.0.1"]),
+        ("other.example", vec!["127.0.0.1"]),
+        ("localhost", vec!["127.0.0.1"]),
+        ("told.example", vec!["127.0.0.1"]),
+        ("private.example", vec!["10.0.0.1"]),
+        ("told-private.example", vec!["10.0.0.1"]),
+        ("link-local.example", vec!["169.254.1.1"]),
+        ("metadata.example", vec!["100.100.100.200"]),
+        ("mapped.example", vec!["::ffff:192.168.0.1"]),
+        ("unique-local.example", vec!["fd00::1"]),
+        ("mixed.example", vec!["127.0.0.1", "10.0.0.1"]),
+        ("blocked-address.example", vec!["1.2.3.4"]),
+        ("empty.example", vec![]),
+    ];
+    answers.into_iter().fold(FixedResolver::new(), |resolver, (name, addresses)| {
+        resolver.with(name.parse().unwrap(), addresses.into_iter().map(|address| address.parse().unwrap()))
+    })
+}
+
+/// Counts how often it is asked.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    inner: FixedResolver,
+    asked: AtomicUsize,
+}
+
+impl Counting {
+    pub(crate) fn new(inner: FixedResolver) -> Arc<Self> {
+        Arc::new(Self { inner, asked: AtomicUsize::new(0) })
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Resolve for Counting {
+    fn resolve(&self, name: &HostName) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.inner.resolve(name)
+    }
+}
+
+/// A fetch, and the store of a tenant.
+pub(crate) struct Bed {
+    pub(crate) fetch: HttpFetch,
+    pub(crate) store: Store,
+    pub(crate) tenant: TenantId,
+    _folder: TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let Settings { options, policy, resolver, clock, roots } = settings;
+        let egress = Egress::new(policy)
+            .with_resolver(resolver)
+            .with_clock(Arc::clone(&clock))
+            .with_addresses(AddressPolicy::public_only().allow_addresses([LOOPBACK.into()]));
+        Self::of(HttpFetch::with_roots(Arc::new(options), egress, clock, roots).unwrap(), "tenant-1")
+    }
+
+    /// A store of its own for the same fetch.
+    pub(crate) fn of(fetch: HttpFetch, tenant: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("store")).unwrap();
+        Self { fetch, store, tenant: TenantId::new(tenant).unwrap(), _folder: folder }
+    }
+
+    pub(crate) fn request<'a>(&'a self, url: &'a str) -> FetchRequest<'a> {
+        FetchRequest {
+            url,
+            tenant: &self.tenant,
+            store: &self.store,
+            deadline: Deadline::NEVER,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) async fn fetch(&self, url: &str) -> Result<Fetched, ArtifactError> {
+        self.fetch.fetch(self.request(url)).await
+    }
+
+    /// The text that a URL leads to.
+    pub(crate) async fn text(&self, url: &str) -> String {
+        let fetched = self.fetch(url).await.unwrap();
+        let bytes = self.bytes(&fetched);
+        assert_eq!(bytes.len() as u64, fetched.content.size);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    pub(crate) fn bytes(&self, fetched: &Fetched) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.store.get(&fetched.content.digest, Verify::Yes).unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Fetching fails in this way, and leaves nothing; how it is told.
+    pub(crate) async fn refuses(&self, url: &str, kind: ArtifactErrorKind) -> String {
+        let error = self.fetch(url).await.expect_err(url);
+        assert_eq!(error.kind(), kind, "{url}: {error}");
+        self.is_empty();
+        error.to_string()
+    }
+
+    pub(crate) fn is_empty(&self) {
+        assert_eq!(self.store.usage().unwrap(), Usage::default());
+    }
+}
+
+/// The head of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Head(String);
+
+impl Head {
+    async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.ok()?);
+        }
+        Some(Self(String::from_utf8(head).unwrap()))
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.split(' ').nth(1).unwrap()
+    }
+
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.0.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+}
+
+/// A server on loopback, until it is dropped.
+pub(crate) struct Site {
+    pub(crate) port: u16,
+    heads: Arc<watch::Sender<Vec<Head>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Site {
+    /// Hands each request's head and its connection to `serve`.
+    pub(crate) async fn serving<F>(serve: impl Fn(Head, TcpStream) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let heads = Arc::new(watch::Sender::new(Vec::new()));
+        let (noted, serve) = (Arc::clone(&heads), Arc::new(serve));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let (noted, serve) = (Arc::clone(&noted), Arc::clone(&serve));
+                connections.spawn(async move {
+                    let Some(head) = Head::read(&mut stream).await else { return };
+                    noted.send_modify(|heads| heads.push(head.clone()));
+                    serve(head, stream).await;
+                });
+            }
+        });
+        Self { port, heads, _tasks: tasks }
+    }
+
+    /// Says what `answer` makes of each request, and hangs up.
+    pub(crate) async fn answering<B: AsRef<[u8]> + Send + 'static>(
+        answer: impl Fn(&Head) -> B + Send + Sync + 'static,
+    ) -> Self {
+        Self::serving(move |head, mut stream| {
+            let answer = answer(&head);
+            async move {
+                // Who was told enough hangs up before the end.
+                let _ = stream.write_all(answer.as_ref()).await;
+                let _ = stream.shutdown().await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
+        })
+        .await
+    }
+
+    /// Says the same to everybody.
+    pub(crate) async fn saying(answer: impl Into<Vec<u8>>) -> Self {
+        let answer = answer.into();
+        Self::answering(move |_| answer.clone()).await
+    }
+
+    pub(crate) fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.port)
+    }
+
+    /// The usual URL.
+    pub(crate) fn good(&self, path: &str) -> String {
+        self.url("good.example", path)
+    }
+
+    pub(crate) fn heads(&self) -> Vec<Head> {
+        self.heads.borrow().clone()
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.heads().iter().map(|head| head.path().to_owned()).collect()
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) async fn was_asked(&self, times: usize) {
+        self.heads.subscribe().wait_for(|heads| heads.len() >= times).await.unwrap();
+    }
+}
+
+/// An answer with a body of known length.
+pub(crate) fn ok(headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let head = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+pub(crate) fn redirect(location: &str) -> Vec<u8> {
+    format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+}

@@ -1,0 +1,196 @@
+//! What takes too long, and what is called off.
+
+use std::time::Duration;
+
+use conjure_artifact::{ArtifactError, ArtifactErrorKind as Kind, Fetch as _, FetchRequest};
+use conjure_base::{Clock as _, Deadline};
+use conjure_egress::{HostName, Resolve};
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::ManualClock;
+use crate::support::{Bed, Site, ok, redirect};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn bed(clock: &ManualClock) -> Bed {
+    Bed::with(|settings| settings.clock = std::sync::Arc::new(clock.clone()))
+}
+
+/// A server that says `beginning` and then nothing, for as long as somebody listens.
+async fn stalling(beginning: &'static str) -> Site {
+    Site::serving(move |_, mut stream: TcpStream| async move {
+        stream.write_all(beginning.as_bytes()).await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_server_that_stalls_is_left_when_the_time_is_over() {
+    for beginning in [
+        "",
+        "HTTP/1.1 200",
+        "HTTP/1.1 200 OK\r\nX: y\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "HTTP/1.1 200 OK\r\n\r\nhello",
+    ] {
+        let (site, clock) = (stalling(beginning).await, ManualClock::new());
+        let bed = bed(&clock);
+        let url = site.good("/?key=secret");
+        let (fetched, ()) = tokio::join!(bed.fetch(&url), async {
+            site.was_asked(1).await;
+            clock.move_to(LIMIT).await;
+        });
+        let error = fetched.unwrap_err();
+        assert_eq!(error.to_string(), format!("fetching `{}` took longer than 30 s", site.good("/?key=…")));
+        assert!(error.kind() == Kind::TimedOut && error.is_retryable());
+        is_soon_empty(&bed).await;
+    }
+}
+
+/// What a thread still wrote when its fetch was dropped goes as soon as it has written it.
+async fn is_soon_empty(bed: &Bed) {
+    while bed.store.usage().unwrap().temporary > 0 {
+        tokio::task::yield_now().await;
+    }
+    bed.is_empty();
+}
+
+#[tokio::test]
+async fn a_slow_drip_does_not_prolong_the_time() {
+    let clock = ManualClock::new();
+    let drip = clock.clone();
+    let site = Site::serving(move |_, mut stream: TcpStream| {
+        let clock = drip.clone();
+        async move {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n").await.unwrap();
+            // A byte each second.
+            for second in 1.. {
+                if stream.write_all(b"x").await.is_err() {
+                    return;
+                }
+                clock.set(Duration::from_secs(second));
+                if second == 30 {
+                    let _ = stream.read_to_end(&mut Vec::new()).await;
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    })
+    .await;
+    let bed = bed(&clock);
+    let error = bed.fetch(&site.good("/")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::TimedOut);
+    is_soon_empty(&bed).await;
+}
+
+#[tokio::test]
+async fn redirects_share_the_time() {
+    let clock = ManualClock::new();
+    let moved = clock.clone();
+    let site = Site::serving(move |head, mut stream: TcpStream| {
+        let clock = moved.clone();
+        async move {
+            if head.path() == "/" {
+                clock.set(LIMIT / 2);
+                stream.write_all(&redirect("/slow")).await.unwrap();
+            }
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+    })
+    .await;
+    let bed = bed(&clock);
+    let url = site.good("/");
+    let (fetched, ()) = tokio::join!(bed.fetch(&url), async {
+        site.was_asked(2).await;
+        clock.set(LIMIT);
+    });
+    assert_eq!(fetched.unwrap_err().kind(), Kind::TimedOut);
+}
+
+#[derive(Debug)]
+struct Silent;
+
+impl Resolve for Silent {
+    fn resolve(&self, _: &HostName) -> BoxFuture<'static, std::io::Result<Vec<std::net::IpAddr>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_resolver_that_says_nothing_is_left() {
+    let clock = ManualClock::new();
+    let bed = Bed::with(|settings| {
+        settings.clock = std::sync::Arc::new(clock.clone());
+        settings.resolver = std::sync::Arc::new(Silent);
+    });
+    let (fetched, ()) =
+        tokio::join!(bed.fetch("http://good.example/"), clock.move_to(Duration::from_secs(10)));
+    assert_eq!(fetched.unwrap_err().to_string(), "resolving the name `good.example` took longer than 10 s");
+}
+
+#[tokio::test]
+async fn who_asks_has_a_deadline_of_their_own() {
+    let (site, clock) = (stalling("").await, ManualClock::new());
+    let bed = bed(&clock);
+    let url = site.good("/");
+    let five = Duration::from_secs(5);
+    let request = FetchRequest { deadline: clock.deadline(five), ..bed.request(&url) };
+    let (fetched, ()) = tokio::join!(bed.fetch.fetch(request), clock.move_to(five));
+    let error = fetched.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (Kind::TimedOut, "the fetch took longer than 5 s")
+    );
+    // One that has passed asks nobody.
+    let asked = site.heads().len();
+    let request = FetchRequest { deadline: clock.deadline(Duration::ZERO), ..bed.request(&url) };
+    assert_eq!(bed.fetch.fetch(request).await.unwrap_err().kind(), Kind::TimedOut);
+    assert_eq!(site.heads().len(), asked);
+}
+
+#[tokio::test]
+async fn a_fetch_can_be_called_off_wherever_it_waits() {
+    for beginning in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"] {
+        let site = stalling(beginning).await;
+        let bed = Bed::new();
+        let cancel = CancellationToken::new();
+        let url = site.good("/");
+        let request = FetchRequest { cancel: cancel.clone(), deadline: Deadline::NEVER, ..bed.request(&url) };
+        let (fetched, ()) = tokio::join!(bed.fetch.fetch(request.clone()), async {
+            site.was_asked(1).await;
+            cancel.cancel();
+        });
+        assert!(matches!(fetched, Err(ArtifactError::Cancelled)));
+        is_soon_empty(&bed).await;
+        // It stays so, and nobody is asked.
+        assert!(matches!(bed.fetch.fetch(request).await, Err(ArtifactError::Cancelled)));
+        assert_eq!(site.heads().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn slow_servers_of_one_tenant_are_in_no_others_way() {
+    let slow = stalling("").await;
+    let quick = Site::saying(ok("", "quick")).await;
+    let bed = Bed::new();
+    let other = Bed::of(bed.fetch.clone(), "tenant-2");
+    let cancel = CancellationToken::new();
+    let urls: Vec<String> = (0..33).map(|at| slow.good(&format!("/{at}"))).collect();
+    let fetches =
+        urls.iter().map(|url| bed.fetch.fetch(FetchRequest { cancel: cancel.clone(), ..bed.request(url) }));
+    let (fetched, ()) = tokio::join!(futures_util::future::join_all(fetches), async {
+        slow.was_asked(32).await;
+        assert_eq!(other.text(&quick.good("/")).await, "quick");
+        assert_eq!(slow.heads().len(), 32, "the last one waits");
+        cancel.cancel();
+    });
+    assert!(fetched.iter().all(|fetched| matches!(fetched, Err(ArtifactError::Cancelled))));
+    assert_eq!(bed.fetch(&quick.good("/")).await.unwrap().content.size, 5);
+}

@@ -1,0 +1,226 @@
+//! TLS: only with the name that was asked for, by an authority that is trusted.
+
+use std::sync::Arc;
+
+use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::HandshakeKind;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::support::{Bed, LOOPBACK, Site, ok, redirect};
+
+/// A server that says the same to everybody over TLS, with a certificate for `names` by an authority of its own.
+struct TlsSite {
+    port: u16,
+    root: Vec<u8>,
+    _tasks: JoinSet<()>,
+}
+
+impl TlsSite {
+    async fn saying(answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
+        Self::speaking(&[], answer, names, last_year).await
+    }
+
+    /// A server that accepts these protocols only, if there are any.
+    async fn speaking(protocols: &[&str], answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
+        let (root, acceptor) = authority(names, last_year, protocols);
+        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (acceptor, answer) = (acceptor.clone(), answer.clone());
+                connections.spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let mut request = Vec::new();
+                    while !request.ends_with(b"\r\n\r\n") {
+                        let Ok(byte) = stream.read_u8().await else { return };
+                        request.push(byte);
+                    }
+                    let _ = stream.write_all(&answer).await;
+                    let _ = stream.shutdown().await;
+                });
+            }
+        });
+        Self { port, root, _tasks: tasks }
+    }
+
+    fn url(&self, host: &str) -> String {
+        format!("https://{host}:{}/", self.port)
+    }
+
+    /// A fetch that trusts its authority, under the usual options but the loopback's block.
+    fn bed(&self, schemes: &[&str]) -> Bed {
+        let root = self.root.clone();
+        Bed::with(|settings| {
+            settings.roots = vec![root];
+            settings.options.allowed_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+        })
+    }
+}
+
+fn authority(names: &[&str], last_year: i32, protocols: &[&str]) -> (Vec<u8>, TlsAcceptor) {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let root = params.self_signed(&key).unwrap().der().to_vec();
+    let authority = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    // Whoever bears the name of its authority looks self-signed.
+    params.distinguished_name = DistinguishedName::new();
+    params.use_authority_key_identifier_extension = true;
+    params.not_after = date_time_ymd(last_year, 1, 1);
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let mut config =
+        rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    (root, TlsAcceptor::from(Arc::new(config)))
+}
+
+#[tokio::test]
+async fn a_url_is_fetched_over_tls_under_its_own_name() {
+    let site = TlsSite::saying(ok("", "hello over TLS"), &["good.example", "127.0.0.1"], 4000).await;
+    for host in ["good.example", "GOOD.example.", "127.0.0.1", "0x7f.1"] {
+        assert_eq!(site.bed(&["https"]).text(&site.url(host)).await, "hello over TLS");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_is_refused_for_good() {
+    let site = TlsSite::saying(ok("", "x"), &["other.example"], 4000).await;
+    let error = site.bed(&["https"]).fetch(&site.url("good.example")).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false));
+    assert!(error.to_string().contains("the server's certificate is not trusted"), "{error}");
+    let error = site.bed(&["https"]).fetch(&site.url("127.0.0.1")).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false));
+}
+
+#[tokio::test]
+async fn an_unknown_authority_and_an_old_certificate_are_refused() {
+    let site = TlsSite::saying(ok("", "x"), &["good.example"], 4000).await;
+    let stranger = TlsSite::saying(ok("", "x"), &["good.example"], 4000).await;
+    stranger.bed(&["https"]).refuses(&site.url("good.example"), Kind::FetchFailed).await;
+    // By what the machine trusts alone, if that is anything.
+    let error = Bed::new().fetch(&site.url("good.example")).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false), "{error}");
+    let old = TlsSite::saying(ok("", "x"), &["good.example"], 2020).await;
+    let said = old.bed(&["https"]).refuses(&old.url("good.example"), Kind::FetchFailed).await;
+    assert!(said.contains("the server's certificate is not trusted"), "{said}");
+}
+
+#[tokio::test]
+async fn what_speaks_no_tls_is_refused() {
+    let trusted = TlsSite::saying(Vec::new(), &["good.example"], 4000).await;
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let url = format!("https://good.example:{}/", listener.local_addr().unwrap().port());
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    };
+    let bed = trusted.bed(&["https"]);
+    let (said, ()) = tokio::join!(bed.refuses(&url, Kind::FetchFailed), server);
+    assert!(said.contains("the connection failed"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_of_another_protocol_is_not_talked_to() {
+    let mail = TlsSite::speaking(&["smtp"], ok("", "x"), &["good.example"], 4000).await;
+    mail.bed(&["https"]).refuses(&mail.url("good.example"), Kind::FetchFailed).await;
+    let web = TlsSite::speaking(&["h2", "http/1.1"], ok("", "web"), &["good.example"], 4000).await;
+    assert_eq!(web.bed(&["https"]).text(&web.url("good.example")).await, "web");
+}
+
+#[tokio::test]
+async fn a_server_does_not_know_by_tls_who_comes_again() {
+    let (root, acceptor) = authority(&["good.example"], 4000, &[]);
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let url = format!("https://good.example:{}/", listener.local_addr().unwrap().port());
+    let answer = ok("Cache-Control: no-store\r\n", "x");
+    let bed = Bed::with(|settings| settings.roots = vec![root]);
+    for _ in 0..2 {
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            // The tickets of TLS 1.3 come with what is said first.
+            stream.write_all(&answer).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            stream.get_ref().1.handshake_kind()
+        };
+        let (text, handshake) = tokio::join!(bed.text(&url), server);
+        assert_eq!((text.as_str(), handshake), ("x", Some(HandshakeKind::Full)));
+    }
+}
+
+/// Time goes on by itself where nothing else does.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_the_handshake_is_left() {
+    let trusted = TlsSite::saying(Vec::new(), &["good.example"], 4000).await;
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = format!("https://good.example:{port}/");
+    let said = trusted.bed(&["https"]).refuses(&url, Kind::TimedOut).await;
+    assert_eq!(said, format!("connecting to `good.example:{port}` took longer than 10 s"));
+}
+
+#[tokio::test]
+async fn a_redirect_from_tls_to_plain_http_is_refused_unless_that_is_allowed() {
+    let plain = Site::saying(ok("", "plain")).await;
+    let site = TlsSite::saying(redirect(&plain.good("/")), &["good.example"], 4000).await;
+    let said = site.bed(&["https"]).refuses(&site.url("good.example"), Kind::SchemeNotAllowed).await;
+    assert_eq!(said, "the scheme `http` is not allowed: only `https` is, and the URL redirects there");
+    assert!(plain.heads().is_empty());
+    assert_eq!(site.bed(&["https", "http"]).text(&site.url("good.example")).await, "plain");
+}
+
+#[tokio::test]
+async fn a_redirect_to_tls_is_followed() {
+    let site = TlsSite::saying(ok("", "hello over TLS"), &["good.example"], 4000).await;
+    let plain = Site::saying(redirect(&site.url("good.example"))).await;
+    assert_eq!(site.bed(&["https", "http"]).text(&plain.good("/")).await, "hello over TLS");
+}
+
+#[tokio::test]
+async fn a_body_that_tls_does_not_end_is_cut_and_refused() {
+    // Without a length the end of the connection is the end of the body; only TLS can tell that nobody cut it.
+    let (root, acceptor) = authority(&["good.example"], 4000, &[]);
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").await.unwrap();
+        stream.flush().await.unwrap();
+        // No farewell of TLS.
+        let (mut stream, _) = stream.into_inner();
+        stream.shutdown().await.unwrap();
+    };
+    let bed = Bed::with(|settings| {
+        settings.roots = vec![root];
+        settings.options =
+            ArtifactOptions { allowed_schemes: vec!["https".to_owned()], ..crate::support::options() };
+    });
+    let url = format!("https://good.example:{port}/");
+    let (_, ()) = tokio::join!(bed.refuses(&url, Kind::FetchFailed), server);
+}

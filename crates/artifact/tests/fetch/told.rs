@@ -1,0 +1,70 @@
+//! What the log is told of a fetch: whose server, how much, how long; never what of it.
+
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::{Bed, Site, ok};
+
+/// Keeps the events of fetches as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+struct Fields<'a>(&'a mut String);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, "{}={value:?} ", field.name());
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("conjure")
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut log = self.0.lock().unwrap();
+        event.record(&mut Fields(&mut log));
+        log.push('\n');
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_fetch_is_told_without_what_it_was_about() {
+    let log = Log::default();
+    // For the whole process: other tests are told of by other hosts.
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let site = Site::answering(|head| match head.path() {
+        path if path.starts_with("/canary-good") => ok("X-Canary: canary\r\n", "canary body"),
+        _ => b"HTTP/1.1 404 canary\r\nContent-Length: 6\r\n\r\ncanary".to_vec(),
+    })
+    .await;
+    let bed = Bed::new();
+    bed.fetch(&site.url("told.example", "/canary-good?canary=canary#canary")).await.unwrap();
+    bed.fetch(&site.url("told.example", "/canary-good?canary=canary")).await.unwrap();
+    bed.fetch(&site.url("told.example", "/canary-bad")).await.unwrap_err();
+    bed.fetch("http://told-private.example/canary?canary").await.unwrap_err();
+    bed.fetch("http://canary:canary@told.example/canary").await.unwrap_err();
+    let told = log.0.lock().unwrap().clone();
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("host=told")).collect();
+    let has = |line: usize, parts: &[&str]| {
+        assert!(parts.iter().all(|part| lines[line].contains(part)), "{told}");
+    };
+    has(0, &["message=fetched ", "host=told.example ", "status=200 ", "bytes=11 ", "duration_ms="]);
+    has(1, &["message=fetched before ", "host=told.example "]);
+    has(2, &["message=not fetched ", "host=told.example ", "kind=FetchFailed ", "duration_ms="]);
+    has(3, &["host=told-private.example ", "reason="]);
+    has(4, &["message=not fetched ", "host=told-private.example ", "kind=PrivateAddress "]);
+    assert_eq!(lines.len(), 5, "{told}");
+    assert!(!told.contains("canary"), "nor is there one without a host: {told}");
+}

@@ -1,0 +1,56 @@
+//! An artifact of a gigabyte: memory stays flat while it is registered, resolved and read, and a frozen one costs no disk. A program of
+//! its own, since it looks at its own memory.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::Arc;
+
+use conjure_artifact::{ArtifactOptions, ArtifactUri, Intake, Registration, Resolver, Source};
+use conjure_base::{Deadline, TenantId};
+use conjure_store::{Durability, Store, StoreOptions};
+use futures_util::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+const GIB: u64 = 1 << 30;
+
+#[tokio::test]
+async fn a_gigabyte_takes_no_more_memory_than_a_piece_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
+    let store = Store::open_with(&folder.path().join("store"), options).unwrap();
+    let path = folder.path().join("large.bin");
+    File::create(&path).unwrap().set_len(GIB).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let options = Arc::new(ArtifactOptions { max_file_size: GIB, ..ArtifactOptions::default() });
+    let (intake, cancel) = (Intake::new(Arc::clone(&options)), CancellationToken::new());
+    let resolver = Resolver::new(TenantId::new("acme").unwrap(), store.clone(), options);
+
+    // The most memory that this process has had, in bytes.
+    let peak = || {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    let before = peak();
+    for source in [Source::frozen_file(&path), Source::file(&path)] {
+        let is_frozen = fs::metadata(&path).unwrap().nlink() == 1;
+        let registration = Registration::new("large".parse().unwrap(), source);
+        let artifact = intake.take_in(registration, &store, &cancel).await.unwrap();
+        assert_eq!(artifact.size(), Some(GIB));
+        if is_frozen {
+            assert_eq!(fs::metadata(&path).unwrap().nlink(), 2, "it is linked, not copied");
+        }
+        let uri = ArtifactUri::parse("file://large").unwrap();
+        let resolved = resolver.resolve(&uri, &[artifact.into()], Deadline::NEVER, &cancel).await.unwrap();
+        let mut stream = resolver.open(&resolved).await.unwrap().stream;
+        let mut read = 0;
+        while let Some(piece) = stream.next().await {
+            read += piece.unwrap().len() as u64;
+        }
+        assert_eq!(read, GIB);
+    }
+    let usage = store.usage().unwrap();
+    assert_eq!((usage.contents, usage.temporary), (2, 0), "the link, and the copy");
+    let more = peak() - before;
+    assert!(more < 24 << 20, "it took {more} bytes");
+}

@@ -1,0 +1,392 @@
+//! The artifacts and the files of a session: changed by recorded events alone, and the same after a reload.
+
+use std::sync::{Arc, Mutex};
+
+use conjure_base::{Digest, Timestamp, TurnId};
+use conjure_conversation::{
+    ARTIFACT_LIMIT, Artifact, ArtifactChange, ArtifactContent, ArtifactSource, Block, Command, CommandKind,
+    Completeness, ContentTypeOrigin, Event, EventKind, FILE_LIMIT, FetchedArtifact, FileChange, FileSource,
+    InterruptCause, Observer, Post, Receipt, Rejection, SessionFile, StartedCall, State, StopReason,
+    ToolOutcome, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, session_events,
+};
+use futures_util::{StreamExt, stream};
+
+use crate::support::{FakeModel, World, calls, id, start, start_call, text};
+
+#[derive(Default)]
+struct Bed {
+    state: State,
+    events: Vec<Event>,
+}
+
+impl Bed {
+    fn submit(&mut self, kind: CommandKind) -> Result<(), Rejection> {
+        for event in decide(&self.state, Command { at: Timestamp::default(), kind })? {
+            apply(&mut self.state, &event);
+            self.events.push(event);
+        }
+        Ok(())
+    }
+
+    fn register(&mut self, name: &str, source: ArtifactSource) -> Result<(), Rejection> {
+        let artifact = Artifact::new(name.parse().unwrap(), source, "text/csv", None);
+        self.submit(CommandKind::RegisterArtifact { artifact: Box::new(artifact) })
+    }
+
+    fn named(&self) -> Vec<(&str, &str)> {
+        let artifacts = self.state.standing().artifacts();
+        artifacts.iter().map(|artifact| (artifact.name.as_str(), artifact.variable.as_str())).collect()
+    }
+
+    /// What the record adds up to, read anew from what is written.
+    fn reloaded(&self) -> State {
+        let mut state = State::default();
+        for event in &self.events {
+            apply(&mut state, &serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
+        }
+        state
+    }
+
+    fn told(&self) -> Vec<String> {
+        let session = conjure_base::SessionId::from_bits(1);
+        let events = self.events.iter().enumerate();
+        events
+            .flat_map(|(seq, event)| session_events(session, seq as u64, event))
+            .map(|event| serde_json::to_value(&event).unwrap()["type"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+fn url(url: &str) -> ArtifactSource {
+    ArtifactSource::Url { url: url.to_owned() }
+}
+
+fn fetched(name: &str, url: &str, bytes: &[u8]) -> FetchedArtifact {
+    FetchedArtifact {
+        name: name.parse().unwrap(),
+        url: url.to_owned(),
+        content_type: "application/json".to_owned(),
+        content: ArtifactContent { digest: Digest::of(bytes), size: bytes.len() as u64 },
+    }
+}
+
+#[test]
+fn artifacts_keep_their_order_and_each_has_a_variable_of_its_own() {
+    let mut bed = Bed::default();
+    for name in ["sales.2024", "b", "sales 2024", "sales_2024"] {
+        bed.register(name, ArtifactSource::Content).unwrap();
+    }
+    let expected = [
+        ("sales.2024", "ARTIFACT_SALES_2024"),
+        ("b", "ARTIFACT_B"),
+        ("sales 2024", "ARTIFACT_SALES_2024_2"),
+        ("sales_2024", "ARTIFACT_SALES_2024_3"),
+    ];
+    assert_eq!(bed.named(), expected);
+    // What goes takes no other's variable with it.
+    bed.submit(CommandKind::UnregisterArtifact { name: "sales.2024".parse().unwrap() }).unwrap();
+    assert_eq!(bed.named(), expected[1..]);
+    assert_eq!(bed.reloaded(), bed.state);
+    bed.submit(CommandKind::ClearArtifacts).unwrap();
+    assert_eq!(bed.named(), []);
+    assert_eq!(bed.reloaded(), bed.state);
+}
+
+/// The artifacts themselves, in their order: where two lists name the same place, nothing was copied.
+fn places(state: &State) -> Vec<*const Artifact> {
+    state.standing().artifacts().iter().map(Arc::as_ptr).collect()
+}
+
+#[test]
+fn a_change_of_one_artifact_copies_no_other_nor_does_a_clone_of_all() {
+    let mut bed = Bed::default();
+    for name in ["a", "b", "c"] {
+        bed.register(name, url("https://a.example/1")).unwrap();
+    }
+    let (before, standing) = (places(&bed.state), bed.state.standing().clone());
+    assert!(Arc::ptr_eq(standing.artifacts(), bed.state.standing().artifacts()));
+    bed.register("d", ArtifactSource::Content).unwrap();
+    assert_eq!(places(&bed.state)[..3], before);
+    let fetched = Box::new(fetched("b", "https://a.example/1", b"1"));
+    bed.submit(CommandKind::FetchArtifact { fetched }).unwrap();
+    let after = places(&bed.state);
+    assert_eq!((after[0], after[2]), (before[0], before[2]));
+    bed.submit(CommandKind::UnregisterArtifact { name: "a".parse().unwrap() }).unwrap();
+    assert_eq!(places(&bed.state), after[1..]);
+    assert_eq!(standing.artifacts()[1].size(), None, "who has an earlier moment sees that");
+    assert_eq!(bed.reloaded(), bed.state);
+}
+
+#[test]
+fn a_name_is_taken_once_and_there_are_only_so_many() {
+    let mut bed = Bed::default();
+    bed.register("a", ArtifactSource::Content).unwrap();
+    let taken = Rejection::ArtifactExists { name: "a".parse().unwrap() };
+    assert_eq!(bed.register("a", url("https://a.example/")), Err(taken));
+    let absent = Rejection::NoArtifact { name: "b".parse().unwrap() };
+    assert_eq!(bed.submit(CommandKind::UnregisterArtifact { name: "b".parse().unwrap() }), Err(absent));
+    for number in 1..ARTIFACT_LIMIT {
+        bed.register(&format!("n{number}"), ArtifactSource::Content).unwrap();
+    }
+    let full = Rejection::TooManyArtifacts { limit: ARTIFACT_LIMIT };
+    assert_eq!(bed.register("one more", ArtifactSource::Content), Err(full));
+}
+
+#[test]
+fn what_was_fetched_belongs_to_the_url_that_the_artifact_has() {
+    let mut bed = Bed::default();
+    bed.register("api", url("https://a.example/1")).unwrap();
+    bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
+        .unwrap();
+    let artifact = &bed.state.standing().artifacts()[0];
+    assert_eq!((artifact.size(), artifact.content_type.as_str()), (Some(1), "application/json"));
+    // Registered anew, it is another.
+    bed.submit(CommandKind::UnregisterArtifact { name: "api".parse().unwrap() }).unwrap();
+    bed.register("api", url("https://a.example/2")).unwrap();
+    bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
+        .unwrap();
+    assert_eq!(bed.state.standing().artifacts()[0].size(), None);
+    assert_eq!(bed.reloaded(), bed.state);
+}
+
+#[test]
+fn a_declared_media_type_is_not_replaced_by_what_a_server_says() {
+    let mut bed = Bed::default();
+    let artifact = Artifact::new("api".parse().unwrap(), url("https://a.example/1"), "text/csv", None);
+    let artifact = Artifact { content_type_origin: ContentTypeOrigin::Declared, ..artifact };
+    bed.submit(CommandKind::RegisterArtifact { artifact: Box::new(artifact) }).unwrap();
+    bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
+        .unwrap();
+    let artifact = &bed.state.standing().artifacts()[0];
+    assert_eq!((artifact.size(), artifact.content_type.as_str()), (Some(1), "text/csv"));
+    assert_eq!(bed.reloaded(), bed.state);
+}
+
+#[test]
+fn of_an_older_record_a_media_type_is_a_guess() {
+    let recorded = r#"{"version":1,"at":5,"event":{"artifact_registered":{"artifact":{
+        "name":"api","variable":"","source":{"url":{"url":"https://a.example/1"}},"content_type":"text/csv"}}}}"#;
+    let event: Event = serde_json::from_str(recorded).unwrap();
+    let EventKind::ArtifactRegistered { artifact } = &event.kind else { panic!("{event:?}") };
+    assert_eq!(artifact.content_type_origin, ContentTypeOrigin::Guessed);
+    let mut state = State::default();
+    apply(&mut state, &event);
+    let kind = EventKind::ArtifactFetched { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) };
+    apply(&mut state, &Event { at: event.at, kind });
+    assert_eq!(state.standing().artifacts()[0].content_type, "application/json");
+}
+
+#[test]
+fn what_a_call_fetched_counts_with_its_result_and_a_late_one_does_not() {
+    let mut bed = Bed::default();
+    bed.register("api", url("https://a.example/1")).unwrap();
+    bed.submit(start("go")).unwrap();
+    bed.submit(start_call()).unwrap();
+    let (turn, call) = bed.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+    let response = Box::new(calls(&[("view", "a"), ("view", "b")]));
+    bed.submit(CommandKind::AcceptAnswer { turn, call, response }).unwrap();
+    let started = ["a", "b"].map(|call| StartedCall { call: id(call), idempotent: true }).to_vec();
+    bed.submit(CommandKind::StartTools { calls: started }).unwrap();
+    let finish = |bytes: &[u8]| {
+        let result = ToolResult::text_result(&id("a"), "so").fetching(vec![fetched(
+            "api",
+            "https://a.example/1",
+            bytes,
+        )]);
+        CommandKind::FinishTool { result, outcome: ToolOutcome::Finished }
+    };
+    bed.submit(finish(b"one")).unwrap();
+    assert_eq!(bed.state.standing().artifacts()[0].size(), Some(3));
+    assert!(bed.submit(finish(b"later")).is_err());
+    assert_eq!(bed.state.standing().artifacts()[0].size(), Some(3));
+    assert_eq!(bed.reloaded(), bed.state);
+    let told = bed.told();
+    let fetched = told.iter().filter(|kind| *kind == "session.artifact_fetched").count();
+    assert_eq!((told[0].as_str(), fetched), ("session.artifact_registered", 1));
+}
+
+fn file(id: &str, change: FileChange, turn: TurnId) -> SessionFile {
+    SessionFile {
+        source: FileSource::Workspace,
+        id: id.to_owned(),
+        name: id.to_owned(),
+        size: Some(1),
+        content_type: "text/plain".to_owned(),
+        digest: None,
+        change,
+        turn,
+    }
+}
+
+fn produce(turn: TurnId, files: Vec<SessionFile>) -> CommandKind {
+    CommandKind::ProduceFiles { turn, files, completeness: Completeness::Whole }
+}
+
+#[test]
+fn of_too_many_files_those_of_the_oldest_turns_and_the_deepest_are_forgotten() {
+    let mut bed = Bed::default();
+    let turn = |bed: &mut Bed, turn, files| {
+        bed.submit(start("go")).unwrap();
+        bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+        bed.submit(produce(turn, files)).unwrap();
+    };
+    let (first, second) = (TurnId::FIRST, TurnId::FIRST.next());
+    let made = |turn| move |number| file(&format!("a/{turn:?}-{number:05}"), FileChange::Created, turn);
+    let mut files: Vec<_> = (0..FILE_LIMIT - 1).map(made(first)).collect();
+    files.push(file("old", FileChange::Created, first));
+    turn(&mut bed, first, files);
+    assert_eq!(bed.state.files().len(), FILE_LIMIT);
+    // The newest are known, and of the turn before what lies highest is.
+    turn(&mut bed, second, vec![file("z/new", FileChange::Created, second), made(first)(0)]);
+    let has = |bed: &Bed, id: &str| bed.state.files().any(|file| file.id == id);
+    assert_eq!(bed.state.files().len(), FILE_LIMIT);
+    assert!(has(&bed, "z/new") && has(&bed, "old") && has(&bed, &made(first)(0).id));
+    assert!(!has(&bed, &made(first)(FILE_LIMIT - 2).id), "the last of the deepest");
+    // One turn alone makes too many.
+    let third = second.next();
+    let mut files: Vec<_> = (0..FILE_LIMIT).map(made(third)).collect();
+    files.push(file("report.csv", FileChange::Created, third));
+    turn(&mut bed, third, files);
+    assert_eq!(bed.state.files().len(), FILE_LIMIT);
+    assert!(has(&bed, "report.csv") && !has(&bed, "old") && !has(&bed, "z/new"));
+    assert_eq!(bed.reloaded(), bed.state);
+}
+
+#[test]
+fn who_is_told_of_files_is_told_whether_these_are_all() {
+    let told = |files: Vec<SessionFile>, completeness| {
+        let kind = EventKind::FilesProduced { turn: TurnId::FIRST, files, completeness };
+        let event = Event { at: Timestamp::default(), kind };
+        let events = session_events(conjure_base::SessionId::from_bits(1), 0, &event);
+        events
+            .iter()
+            .map(|event| serde_json::to_value(event).unwrap()["completeness"].clone())
+            .collect::<Vec<_>>()
+    };
+    let one = vec![file("a", FileChange::Created, TurnId::FIRST)];
+    assert_eq!(told(one.clone(), Completeness::Whole), ["whole"]);
+    assert_eq!(told(one, Completeness::Cut), ["cut"]);
+    assert_eq!(told(Vec::new(), Completeness::Cut), ["cut"]);
+    assert!(told(Vec::new(), Completeness::Whole).is_empty());
+}
+
+#[test]
+fn the_files_of_a_turn_are_recorded_once_behind_its_end() {
+    let mut bed = Bed::default();
+    assert_eq!(bed.state.files_due(), None);
+    bed.submit(start("go")).unwrap();
+    let first = TurnId::FIRST;
+    assert_eq!(bed.state.files_due().map(|(turn, _)| turn), Some(first));
+    let not_due = Err(Rejection::FilesNotDue { turn: first });
+    assert_eq!(bed.submit(produce(first, Vec::new())), not_due, "while it runs");
+    bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+    bed.submit(produce(first, vec![file("b", FileChange::Created, first)])).unwrap();
+    assert_eq!(bed.submit(produce(first, Vec::new())), not_due, "twice");
+    assert_eq!(bed.state.files_due(), None);
+
+    bed.submit(start("on")).unwrap();
+    bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+    let second = first.next();
+    let files = vec![file("b", FileChange::Changed, second), file("a", FileChange::Created, second)];
+    bed.submit(produce(second, files)).unwrap();
+    let known: Vec<_> = bed.state.files().map(|file| (file.id.as_str(), file.turn)).collect();
+    assert_eq!(known, [("a", second), ("b", second)]);
+    assert_eq!(bed.reloaded(), bed.state);
+    assert_eq!(bed.told().last().unwrap(), "session.files_produced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn artifacts_change_while_a_turn_runs_and_whoever_watches_sees_the_state_first() {
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<String>>);
+    impl Observer for Seen {
+        fn belongings(&self, state: &State) {
+            let names = state.standing().artifacts().iter().map(|artifact| artifact.name.to_string());
+            self.0.lock().unwrap().push(format!("has {}", names.collect::<Vec<_>>().join(",")));
+        }
+        fn recorded(&self, _: u64, event: &Event) {
+            if let EventKind::ArtifactRegistered { .. } | EventKind::ArtifactUnregistered { .. } = event.kind
+            {
+                self.0.lock().unwrap().push("recorded".to_owned());
+            }
+        }
+    }
+    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let seen = Arc::new(Seen::default());
+    let mut conversation = world.load_with(seen.clone()).await;
+    conversation.submit(start("go")).await.unwrap();
+    let told: Arc<Mutex<Vec<Receipt>>> = Arc::default();
+    let post = |change| {
+        let told = Arc::clone(&told);
+        Post::artifacts(change, move |receipt| told.lock().unwrap().push(receipt))
+    };
+    let artifact = |name: &str| {
+        Box::new(Artifact::new(name.parse().unwrap(), ArtifactSource::Content, "text/csv", None))
+    };
+    let inbox = stream::iter([
+        post(ArtifactChange::Register(artifact("a"))),
+        post(ArtifactChange::Register(artifact("a"))),
+        post(ArtifactChange::Register(artifact("b"))),
+        post(ArtifactChange::Unregister("a".parse().unwrap())),
+    ]);
+    let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
+    let answered = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+    assert_eq!(world.drive(&mut conversation, options).await, Ok(answered));
+    let exists = Receipt::Refused(Rejection::ArtifactExists { name: "a".parse().unwrap() });
+    let expected = [Receipt::Recorded, exists, Receipt::Recorded, Receipt::Recorded];
+    assert_eq!(*told.lock().unwrap(), expected);
+    let expected = ["has a", "recorded", "has a,b", "recorded", "has b", "recorded"];
+    assert_eq!(*seen.0.lock().unwrap(), expected);
+    // When no turn runs, too.
+    post(ArtifactChange::Clear).submit(&mut conversation).await.unwrap();
+    assert!(conversation.state().standing().artifacts().is_empty());
+    // What nobody took goes back without anything.
+    drop(post(ArtifactChange::Clear));
+    assert_eq!(told.lock().unwrap().last(), Some(&Receipt::NotTaken(Vec::new())));
+}
+
+#[test]
+fn a_turn_has_acted_once_it_ran_a_tool_here_or_with_the_service() {
+    let mut bed = Bed::default();
+    let answer = |bed: &mut Bed, response| {
+        bed.submit(start_call()).unwrap();
+        let (turn, call) = bed.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+        bed.submit(CommandKind::AcceptAnswer { turn, call, response: Box::new(response) }).unwrap();
+    };
+    bed.submit(start("chat")).unwrap();
+    answer(&mut bed, text("hello"));
+    assert!(!bed.state.has_acted());
+    bed.submit(start("go")).unwrap();
+    answer(&mut bed, calls(&[("view", "a")]));
+    assert!(!bed.state.has_acted(), "it may be denied");
+    bed.submit(CommandKind::StartTools { calls: vec![StartedCall { call: id("a"), idempotent: true }] })
+        .unwrap();
+    assert!(bed.state.has_acted());
+    bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+    assert!(bed.state.has_acted(), "its files are still of interest");
+    bed.submit(start("chat")).unwrap();
+    assert!(!bed.state.has_acted());
+    let hosted = r#"{"type":"server_tool_use","id":"s1","name":"code_execution","input":{}}"#;
+    let mut response = text("done");
+    response.content.insert(0, Block::from_json(hosted).unwrap());
+    answer(&mut bed, response);
+    assert!(bed.state.has_acted());
+}
+
+#[test]
+fn a_session_knows_when_something_was_recorded_last() {
+    let mut state = State::default();
+    assert_eq!(state.touched(), Timestamp::default());
+    for millis in [5, 9] {
+        let at = Timestamp::from_millis(millis);
+        for event in decide(
+            &state,
+            Command { at, kind: CommandKind::Queue { input: vec![Block::text("so")], limits: None } },
+        )
+        .unwrap()
+        {
+            apply(&mut state, &event);
+        }
+        assert_eq!(state.touched(), at);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a model call may do is recorded before it is made, and that alone tells whether it is sent again after a crash.
+
+use std::sync::Arc;
+
+use conjure_base::{ContainerId, Timestamp, TurnId};
+use conjure_conversation::{
+    CallEffects, Command, CommandKind, Event, EventKind, HostedSkill, Limits, Model, ModelErrorKind,
+    ModelStream, Profile, Request, SessionStopReason, State, Step, TurnOptions, TurnOutcome, TurnStop, apply,
+    decide, model_fn, next,
+};
+
+use crate::support::{FakeModel, World, start, start_call_with, text};
+
+fn act(state: &mut State, kind: CommandKind) -> Vec<Event> {
+    let events = decide(state, Command { at: Timestamp::default(), kind }).unwrap();
+    events.iter().for_each(|event| apply(state, event));
+    events
+}
+
+/// What a session may be known to ask of the service before its first model call: hosted skills, and a container.
+fn sessions() -> Vec<(State, CallEffects)> {
+    let hosted = vec![HostedSkill::anthropic("xlsx")];
+    let with_skills = Profile { hosted, ..Profile::default() };
+    let container = Some(ContainerId::new("c_1"));
+    [
+        (Profile::default(), None, CallEffects::None),
+        (with_skills.clone(), None, CallEffects::Possible),
+        (Profile::default(), container.clone(), CallEffects::Possible),
+        (with_skills, container, CallEffects::Possible),
+    ]
+    .into_iter()
+    .map(|(profile, container, effects)| {
+        let mut state = State::default();
+        act(&mut state, CommandKind::Open { profile: Box::new(profile) });
+        act(&mut state, CommandKind::Import { messages: Vec::new(), container });
+        act(&mut state, start("make a table"));
+        (state, effects)
+    })
+    .collect()
+}
+
+/// The host has ended in this call: what its successor makes of it.
+fn check_recovery(mut state: State, effects: CallEffects) {
+    let recovered = act(&mut state, CommandKind::Recover);
+    match effects {
+        CallEffects::None => {
+            assert!(matches!(
+                recovered[..],
+                [Event { kind: EventKind::ModelCallAbandoned { call: 1, .. }, .. }]
+            ));
+            assert_eq!(next(&state), Step::CallModel);
+        }
+        CallEffects::Possible => {
+            let stop = &state.last_turn().unwrap().stop;
+            let TurnStop::ModelFailed(error) = stop else { panic!("{stop}") };
+            assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown);
+            assert_eq!(SessionStopReason::from(stop), SessionStopReason::OutcomeUnknown);
+            assert_eq!(next(&state), Step::Idle);
+            // Asked for, it is sent again.
+            let again = CommandKind::StartTurn { input: Vec::new(), limits: Limits::default() };
+            assert!(decide(&state, Command { at: Timestamp::default(), kind: again }).is_ok());
+            // The model reads what happened, between what was said before and what is said next.
+            act(&mut state, start("go on"));
+            let [only] = state.messages() else { panic!("{:?}", state.messages()) };
+            let texts = only.text();
+            let lines: Vec<&str> = texts.lines().collect();
+            let ["make a table", told, "go on"] = lines[..] else { panic!("{texts}") };
+            assert!(told.contains("Check before you repeat it"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_call_is_sent_again_by_itself_only_where_it_is_recorded_to_have_no_effects() {
+    for recorded in [CallEffects::None, CallEffects::Possible] {
+        for (mut state, _) in sessions() {
+            act(&mut state, start_call_with(recorded));
+            check_recovery(state, recorded);
+        }
+    }
+}
+
+/// Of calls that older versions recorded, it is told by what the session was known to send.
+#[test]
+fn a_call_of_an_old_record_may_have_done_what_its_session_had_the_service_do() {
+    for (mut state, effects) in sessions() {
+        let line = r#"{"version":1,"at":5,"event":{"model_call_started":{"turn":1,"call":1}}}"#;
+        apply(&mut state, &serde_json::from_str(line).unwrap());
+        assert_eq!(next(&state), Step::AwaitModel);
+        check_recovery(state, effects);
+    }
+}
+
+/// What the calls of this world were recorded with.
+fn recorded(world: &World) -> Vec<Option<CallEffects>> {
+    let effects = |event: Event| match event.kind {
+        EventKind::ModelCallStarted { effects, .. } => Some(effects),
+        _ => None,
+    };
+    world.ledger.0.events().into_iter().filter_map(effects).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_model_says_of_a_call_is_recorded_with_it() {
+    let answering = || {
+        FakeModel::answering(|_| {
+            let mut said = text("done");
+            said.container = Some(ContainerId::new("c_1"));
+            said
+        })
+    };
+    let (none, possible) = (Some(CallEffects::None), Some(CallEffects::Possible));
+    // One that says nothing goes by the request: the first names no container yet.
+    for (model, expected) in [(answering(), [none, possible]), (answering().acting(), [possible, possible])] {
+        let world = World::new(model);
+        let mut conversation = world.load().await;
+        for words in ["one", "two"] {
+            world.turn(&mut conversation, start(words)).await;
+        }
+        assert_eq!(recorded(&world), expected);
+    }
+}
+
+/// A model that panics when it is asked.
+struct Mute;
+
+impl Model for Mute {
+    fn stream(&self, _: Request) -> ModelStream {
+        unreachable!("nobody knows what it may do")
+    }
+
+    fn effects(&self, _: &Request) -> CallEffects {
+        panic!("it crashes")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_crashes_over_the_question_is_not_called() {
+    let world = World::new(FakeModel::answering(|_| text("done")));
+    let mut conversation = world.load().await;
+    conversation.submit(start("go")).await.unwrap();
+    let outcome = world.drive_model(&Mute, &mut conversation, TurnOptions::default()).await;
+    let Ok(TurnOutcome::Finished(TurnStop::ModelFailed(error))) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (ModelErrorKind::Protocol, "the model's client has crashed")
+    );
+}
+
+#[test]
+fn a_shared_model_says_what_it_says_and_a_function_goes_by_the_request() {
+    let plain = Request {
+        turn: TurnId::FIRST,
+        call: 1,
+        instructions: Vec::new(),
+        tools: Arc::default(),
+        messages: Vec::new(),
+        container: None,
+        hosted: Arc::default(),
+    };
+    let resumed = Request { container: Some(ContainerId::new("c_1")), ..plain.clone() };
+    let hosted = Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..plain.clone() };
+    let acting: Arc<dyn Model> = Arc::new(FakeModel::answering(|_| text("done")).acting());
+    assert_eq!(acting.effects(&plain), CallEffects::Possible);
+    assert_eq!(Arc::new(acting).effects(&plain), CallEffects::Possible);
+    let function = model_fn(|_| async { Ok(text("done")) });
+    for (request, expected) in
+        [(plain, CallEffects::None), (resumed, CallEffects::Possible), (hosted, CallEffects::Possible)]
+    {
+        assert_eq!(function.effects(&request), expected, "{request:?}");
+    }
+}

@@ -1,0 +1,205 @@
+use std::fs;
+use std::sync::Arc;
+
+use conjure_base::Digest;
+use conjure_conversation::{
+    Artifact, ArtifactContent, ArtifactName, ArtifactSource, Composer as _, Composition, ToolDefinition,
+};
+use conjure_skill::{Mode, Skill};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    Activation, Locations, PromptOptions, SkillComposer, ToolOptions, skill_tool_definitions,
+    tool_definitions,
+};
+
+/// Skills with these files, in a folder of their own.
+fn skills(of: &[(&str, &[&str])]) -> (TempDir, SessionSkills) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut skills = Vec::new();
+    for (name, files) in of {
+        let root = folder.path().join(name);
+        for file in *files {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "x").unwrap();
+        }
+        fs::create_dir_all(&root).unwrap();
+        fs::write(root.join("SKILL.md"), format!("---\nname: {name}\ndescription: Does it.\n---\n# Do it\n"))
+            .unwrap();
+        skills.push(Arc::new(SessionSkill::of(Arc::new(Skill::load(root, Mode::Strict).unwrap()))));
+    }
+    (folder, SessionSkills::new(skills, Locations::omitted()))
+}
+
+fn artifact(name: &str, size: Option<u64>) -> Artifact {
+    let content = size.map(|size| ArtifactContent { digest: Digest::of(name.as_bytes()), size });
+    let source = match size {
+        Some(_) => ArtifactSource::Content,
+        None => ArtifactSource::Url { url: "https://example.com/x?key=secret".to_owned() },
+    };
+    let name = ArtifactName::new(name).unwrap();
+    let variable = name.variable();
+    Artifact { variable, ..Artifact::new(name, source, "text/csv", content) }
+}
+
+fn prompt(commands: ArtifactAccess) -> ArtifactPrompt {
+    ArtifactPrompt { commands, urls: UrlReferences::Fetched, media_type: |_| "text/csv".to_owned() }
+}
+
+fn in_folder() -> ArtifactPrompt {
+    prompt(ArtifactAccess::Folder("/artifacts".into()))
+}
+
+fn tools() -> Vec<ToolDefinition> {
+    tool_definitions(&ToolOptions::default())
+}
+
+fn compose(skills: &SessionSkills, artifacts: Option<ArtifactPrompt>, standing: &Standing) -> Composition {
+    let options = PromptOptions { activation: Activation::Load, artifacts, ..PromptOptions::default() };
+    SkillComposer::of_session("Be brief.", skills, tools(), &options).compose(standing)
+}
+
+/// The last part of the instructions.
+fn told(skills: &SessionSkills, prompt: ArtifactPrompt, artifacts: Vec<Artifact>) -> String {
+    let standing = Standing::default().with_artifacts(artifacts);
+    compose(skills, Some(prompt), &standing).instructions.pop().unwrap()
+}
+
+#[test]
+fn artifacts_and_assets_are_told_with_how_to_use_them() {
+    let (_folder, skills) = skills(&[("csv-helper", &["assets/sample.csv", "scripts/run.py"])]);
+    let artifacts = vec![artifact("sales 2024.csv", Some(1_234_567)), artifact("feed", None)];
+    insta::assert_snapshot!(told(&skills, in_folder(), artifacts));
+}
+
+#[test]
+fn only_what_is_true_is_told() {
+    let (_folder, skills) = skills(&[]);
+    let local = told(&skills, prompt(ArtifactAccess::Variables), vec![artifact("a", Some(1))]);
+    insta::assert_snapshot!(local);
+    let refused = ArtifactPrompt { urls: UrlReferences::Refused, ..prompt(ArtifactAccess::ToolsOnly) };
+    insta::assert_snapshot!(told(&skills, refused, vec![artifact("a", Some(1))]));
+    let (_folder, skills) = skills_with_assets(1);
+    let without_artifacts = told(&skills, in_folder(), Vec::new());
+    assert!(!without_artifacts.contains("ommands"), "{without_artifacts}");
+    assert!(!without_artifacts.contains("user_artifacts"), "{without_artifacts}");
+}
+
+fn skills_with_assets(count: usize) -> (TempDir, SessionSkills) {
+    let files: Vec<String> = (0..count).map(|number| format!("assets/{number:03}.csv")).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    skills(&[("many", &files)])
+}
+
+#[test]
+fn where_there_is_nothing_to_tell_nothing_is_told() {
+    let (_folder, skills) = skills(&[("plain", &["scripts/run.py", "my-assets/a.csv"])]);
+    let standing = Standing::default();
+    let untold = compose(&skills, None, &standing);
+    assert_eq!(compose(&skills, Some(in_folder()), &standing).instructions, untold.instructions);
+    // Nor where the host does not want it told.
+    let given = standing.with_artifacts(vec![artifact("a", Some(1))]);
+    assert_eq!(compose(&skills, None, &given).instructions, untold.instructions);
+}
+
+#[test]
+fn it_stands_behind_the_active_skills_and_changes_nothing_before_it() {
+    let (_folder, skills) = skills(&[("one", &[])]);
+    let active = [skills.get("one").unwrap().pin().unwrap()];
+    let without = Standing::with_active(active);
+    let with = without.clone().with_artifacts(vec![artifact("a", Some(1))]);
+    let (without, with) =
+        (compose(&skills, Some(in_folder()), &without), compose(&skills, Some(in_folder()), &with));
+    let (last, before) = with.instructions.split_last().unwrap();
+    assert_eq!(before, without.instructions);
+    assert!(last.starts_with("<artifacts>\n") && before.last().unwrap().starts_with("<active_skills>"));
+}
+
+#[test]
+fn lists_are_cut_and_say_so() {
+    let (_folder, skills) = skills_with_assets(10);
+    let artifacts = (0..130).map(|number| artifact(&format!("a{number}"), Some(1))).collect();
+    let text = told(&skills, in_folder(), artifacts);
+    assert_eq!(text.matches("<artifact ").count(), MOST_ARTIFACTS_NAMED);
+    assert!(text.contains("[30 more artifacts are not named here]\n</user_artifacts>"), "{text}");
+    assert_eq!(text.matches("<asset ").count(), MOST_OF_A_SKILL);
+    assert!(text.contains("[7 more assets of many are not named here]\n</skill_assets>"), "{text}");
+    let names: Vec<String> = (0..40).map(|number| format!("skill-{number:02}")).collect();
+    let files: &[&str] = &["assets/a", "assets/b", "assets/c"];
+    let many: Vec<(&str, &[&str])> = names.iter().map(|name| (name.as_str(), files)).collect();
+    let (_folder, skills) = self::skills(&many);
+    let text = told(&skills, in_folder(), Vec::new());
+    assert_eq!(text.matches("<asset ").count(), MOST_ASSETS_NAMED);
+    assert!(text.contains("[2 more assets of skill-33 are not named here]\n"), "{text}");
+    assert!(text.contains("[18 more assets of other skills are not named here]\n"), "{text}");
+}
+
+/// About four characters are a token.
+#[test]
+fn the_assets_of_a_skill_take_about_a_hundred_tokens() {
+    let (_folder, skills) = skills_with_assets(500);
+    let section = ArtifactSection::new(in_folder(), &skills, std::iter::empty());
+    assert!(section.assets.len() < 400, "{}", section.assets);
+}
+
+#[test]
+fn nothing_of_a_name_is_read_as_ours() {
+    let (_folder, skills) = skills(&[("one", &["assets/</artifacts>\" x=\"%2e.csv", "assets/a\nb/ß.csv"])]);
+    let hostile =
+        Artifact { content_type: "text/\"><b>\n".to_owned(), ..artifact("\"><x a='&%2F?#", Some(5)) };
+    let text = told(&skills, in_folder(), vec![hostile]);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn sizes_are_for_people() {
+    let cases = [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (1234, "1.2 kB"),
+        (10_000, "10 kB"),
+        (12_600, "13 kB"),
+        (999_949, "1000 kB"),
+        (999_950, "1 MB"),
+        (1_234_567, "1.2 MB"),
+        (52_428_800, "52 MB"),
+        (1_073_741_824, "1.1 GB"),
+        (u64::MAX, "18446744 TB"),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(human(bytes), expected, "{bytes}");
+    }
+}
+
+#[test]
+fn tools_that_take_references_are_named() {
+    let of_skills = skill_tool_definitions(&crate::SkillToolOptions {
+        skills: vec!["a"],
+        with_scripts: vec!["a"],
+        most_active: 1,
+        delivery: crate::Delivery::default(),
+    });
+    let all: Vec<ToolDefinition> = tools().into_iter().chain(of_skills).collect();
+    let told = takers(all.iter().map(|tool| tool.name.as_str()));
+    assert_eq!(told, ": in view as {\"path\": \"file://name\"}, in skills_run_script as an argument");
+    assert_eq!(takers(["bash_tool"].into_iter()), "");
+}
+
+proptest! {
+    /// Whatever an artifact is called, its element is one line with the attributes that we write.
+    #[test]
+    fn an_element_is_one_line(name in "\\PC{1,40}", media in ".{0,40}") {
+        let Ok(name) = ArtifactName::new(name) else { return Ok(()) };
+        let (_folder, skills) = skills(&[]);
+        let artifact = Artifact { content_type: media, ..artifact(name.as_str(), Some(1)) };
+        let text = told(&skills, in_folder(), vec![artifact]);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("<artifact ")).collect();
+        prop_assert_eq!(lines.len(), 1, "{}", text);
+        prop_assert_eq!(lines[0].matches('"').count(), 10, "{}", lines[0]);
+        prop_assert!(lines[0].ends_with("\"/>") && lines[0].matches('<').count() == 1, "{}", lines[0]);
+    }
+}

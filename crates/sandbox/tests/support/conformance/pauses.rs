@@ -1,0 +1,195 @@
+//! What commands left running stands still while a sandbox is paused, and goes on; and the ends of a paused sandbox.
+
+use std::fs;
+use std::future::pending;
+use std::path::Path;
+use std::process::Stdio;
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_sandbox::{CallOptions, Command, ExecutionContext, Executor, SandboxError, SandboxErrorKind};
+use futures_util::{FutureExt, StreamExt, future};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{
+    Bed, Killed, Kind, Process, Workspace, again, bash, bearing, descendants, is_alive, kill_nine, options,
+    processes, said, soon, told, until,
+};
+
+/// A sandbox in which something counts in the background, by processes that come and go.
+async fn counting(kind: &dyn Kind) -> Bed {
+    let bed = Bed::of(kind).await;
+    bash(&bed, &script(bed.mark())).await;
+    until_counting(&bed).await;
+    bed
+}
+
+/// Shell text that leaves a process running which counts in a file, and bears this mark.
+fn script(mark: &str) -> String {
+    let count = "i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.001; done";
+    format!("setsid bash -c '{count}' {mark} > /dev/null 2>&1 &")
+}
+
+async fn count(bed: &Bed) -> u64 {
+    let Ok(mut content) = bed.sandbox.read("count", options()).await else { return 0 };
+    let mut text = Vec::new();
+    while let Some(piece) = content.next().await {
+        text.extend_from_slice(&piece.unwrap());
+    }
+    String::from_utf8(text).unwrap().trim().parse().unwrap_or(0)
+}
+
+async fn until_counting(bed: &Bed) {
+    let (before, deadline) = (count(bed).await, soon(60));
+    while count(bed).await <= before {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "it does not count");
+    }
+}
+
+/// The processes that count, as the machine sees them.
+fn counters(mark: &str) -> Vec<Process> {
+    let first = bearing(mark);
+    let is_of = |process: &Process| first.iter().any(|one| [process.pid, process.parent].contains(&one.pid));
+    processes().into_iter().filter(is_of).collect()
+}
+
+#[track_caller]
+fn assert_all_stand_still(mark: &str) {
+    let counters = counters(mark);
+    let is_still = |process: &Process| matches!(process.state, 'T' | 'D' | 'Z');
+    assert!(counters.iter().any(|process| process.state == 'T'), "{counters:?}");
+    assert!(counters.iter().all(is_still), "{counters:?}");
+}
+
+async fn pause(bed: &Bed) {
+    bed.sandbox.pause(options()).await.unwrap();
+    assert_all_stand_still(bed.mark());
+}
+
+pub(crate) async fn what_was_left_running_stands_still_and_goes_on(kind: &dyn Kind) {
+    let bed = counting(kind).await;
+    for _ in 0..5 {
+        pause(&bed).await;
+        let before = count(&bed).await;
+        bed.sandbox.create_file("file", b"also now", options()).await.unwrap();
+        assert_eq!(count(&bed).await, before);
+        assert_all_stand_still(bed.mark());
+        bed.sandbox.resume(options()).await.unwrap();
+        until_counting(&bed).await;
+    }
+    bed.sandbox.resume(options()).await.unwrap();
+    bed.sandbox.cleanup().await;
+    assert!(bearing(bed.mark()).is_empty(), "{:?}", bearing(bed.mark()));
+}
+
+pub(crate) async fn a_command_has_what_was_paused_go_on(kind: &dyn Kind) {
+    let bed = counting(kind).await;
+    pause(&bed).await;
+    let waits =
+        "read before < count; while read now < count; [ \"$now\" -le \"$before\" ]; do sleep 0.001; done";
+    bash(&bed, waits).await;
+    until_counting(&bed).await;
+}
+
+pub(crate) async fn a_sandbox_with_a_call_under_way_is_not_paused(kind: &dyn Kind) {
+    let bed = counting(kind).await;
+    let call =
+        bed.sandbox.run(Command::bash("touch ready; while [ ! -e go ]; do sleep 0.001; done"), options());
+    let meanwhile = async {
+        bed.until_there("ready").await;
+        let refused = bed.sandbox.pause(options()).await.unwrap_err();
+        assert_eq!(refused.kind(), SandboxErrorKind::BadRequest, "{refused}");
+        until_counting(&bed).await;
+        bed.sandbox.create_file("go", b"", options()).await.unwrap();
+    };
+    let (outcome, ()) = future::join(call, meanwhile).await;
+    said(&outcome.unwrap());
+    pause(&bed).await;
+}
+
+pub(crate) async fn a_pause_keeps_to_the_bounds_of_its_call(kind: &dyn Kind) {
+    let bed = counting(kind).await;
+    let late = CallOptions::until(SystemClock.deadline(std::time::Duration::ZERO));
+    let cancelled = CallOptions { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
+    cancelled.cancel.cancel();
+    let kind_of = |result: Result<(), SandboxError>| result.unwrap_err().kind();
+    assert_eq!(kind_of(bed.sandbox.pause(late.clone()).await), SandboxErrorKind::TimedOut);
+    assert_eq!(kind_of(bed.sandbox.pause(cancelled.clone()).await), SandboxErrorKind::Cancelled);
+    until_counting(&bed).await;
+    // One that is dropped was or was not; whoever resumes has it go on.
+    for _ in 0..20 {
+        assert!(bed.sandbox.pause(options()).now_or_never().is_none());
+        bed.sandbox.resume(options()).await.unwrap();
+        until_counting(&bed).await;
+    }
+    pause(&bed).await;
+    assert_eq!(kind_of(bed.sandbox.resume(late).await), SandboxErrorKind::TimedOut);
+    assert_eq!(kind_of(bed.sandbox.resume(cancelled).await), SandboxErrorKind::Cancelled);
+    assert_all_stand_still(bed.mark());
+    bed.sandbox.resume(options()).await.unwrap();
+    until_counting(&bed).await;
+}
+
+pub(crate) async fn a_paused_sandbox_is_cleaned_up(kind: &dyn Kind) {
+    let bed = counting(kind).await;
+    pause(&bed).await;
+    bed.sandbox.cleanup().await;
+    // Awaited, so it is true at once.
+    assert!(bearing(bed.mark()).is_empty(), "{:?}", bearing(bed.mark()));
+    assert_eq!(bed.sandbox.resume(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert_eq!(bed.sandbox.pause(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+}
+
+pub(crate) async fn a_paused_sandbox_that_is_dropped_leaves_nothing(kind: &dyn Kind) {
+    let bed = counting(kind).await;
+    pause(&bed).await;
+    let Bed { sandbox, workspace } = bed;
+    drop(sandbox);
+    let mark = workspace.path().to_str().unwrap();
+    until("its processes are gone", || bearing(mark).is_empty()).await;
+}
+
+pub(crate) async fn a_killed_guest_of_a_paused_sandbox_is_noticed_and_leaves_nothing(kind: &dyn Kind) {
+    let bed = counting(kind).await;
+    pause(&bed).await;
+    assert!(bed.sandbox.ended().now_or_never().is_none(), "it has not ended yet");
+    kill_nine(kind.guest(bearing(bed.mark())[0].pid, std::process::id()));
+    assert_eq!(bed.sandbox.ended().await.kind(), SandboxErrorKind::Lost);
+    bed.until_nothing_bears_the_mark().await;
+    bed.sandbox.cleanup().await;
+}
+
+/// This test starts itself as a host of its own, and kills that when its sandbox is paused.
+pub(crate) async fn a_killed_host_leaves_nothing_of_a_paused_sandbox(kind: &dyn Kind, test: &str) {
+    if let Some(folder) = told() {
+        let own = kind.workspace();
+        let workspace = match &own {
+            Workspace::Folder(_) => Path::new(&folder).join("workspace"),
+            Workspace::Private(own) => own.path().to_owned(),
+        };
+        let sandbox = Bed::open(kind, &ExecutionContext::new(workspace)).await.unwrap();
+        said(&sandbox.run(Command::bash(&script(&folder)), options()).await.unwrap());
+        sandbox.pause(options()).await.unwrap();
+        fs::write(Path::new(&folder).join("paused"), "").unwrap();
+        return pending().await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(folder.path().join("workspace")).unwrap();
+    fs::create_dir(&temporary).unwrap();
+    let mark = folder.path().to_str().unwrap();
+    let mut host = again(&[], test, mark);
+    // A killed host cannot remove its folders: they lie in ours.
+    let host = host.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut host = Killed(host.spawn().unwrap());
+    until("it is paused", || fs::exists(folder.path().join("paused")).unwrap()).await;
+    assert_all_stand_still(mark);
+    let mut of_host = descendants(host.0.id());
+    let stopped = counters(mark);
+    of_host.push(kind.guest(stopped[0].pid, host.0.id()));
+    of_host.extend(stopped.iter().map(|process| process.pid));
+    host.0.kill().unwrap();
+    host.0.wait().unwrap();
+    until("all of it is gone", || !of_host.iter().any(|pid| is_alive(*pid))).await;
+    until("nothing bears its mark", || bearing(mark).is_empty()).await;
+    assert_eq!(kind.left_by(host.0.id()), [""; 0]);
+}

@@ -1,0 +1,618 @@
+//! What the model reads of calls with references, and what a sandbox is given for them, over the fake executor.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_artifact::{
+    ArtifactError, ArtifactOptions, ArtifactUri, Fetch, FetchFuture, FetchRequest, Fetched, Resolver, Retry,
+    SkillPath,
+};
+use conjure_base::{Clock as _, Digest, SystemClock, TenantId};
+use conjure_conversation::{
+    Access, Artifact, ArtifactContent, ArtifactName, ArtifactSource, Authorization, CallContext, CallTraits,
+    Grant, GrantScope, ResultContent, Standing, ToolCall, ToolDefinition, ToolEnding, ToolResult,
+    ToolRunner as _, execute_tool_calls,
+};
+use conjure_prompt::{
+    ArtifactAccess, Locations, PromptOptions, SessionSkill, SessionSkills, SkillComposer, UrlReferences,
+};
+use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
+use conjure_skill::{Mode, Skill};
+use conjure_store::{Store, Variant};
+use futures_util::future::{self, BoxFuture};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::fake::{FakeCommand, FakeExecutor, exited};
+use crate::{SkillTools, Tool, ToolContext, ToolOutcome, Toolbox, ToolboxBuilder, approver_fn};
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
+
+/// What URLs lead to, and which were asked for.
+#[derive(Default)]
+struct Web {
+    pages: Mutex<HashMap<String, Vec<u8>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Web {
+    fn lead(&self, url: &str, content: &[u8]) {
+        self.pages.lock().unwrap().insert(url.to_owned(), content.to_vec());
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+impl Fetch for Web {
+    fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a> {
+        Box::pin(async move {
+            self.asked.lock().unwrap().push(request.url.to_owned());
+            if request.url.ends_with("/slow") {
+                let late = SystemClock.sleep_until(request.deadline);
+                future::select(Box::pin(request.cancel.cancelled()), late).await;
+                return match request.cancel.is_cancelled() {
+                    true => Err(ArtifactError::Cancelled),
+                    false => Err(ArtifactError::TimedOut {
+                        what: "the fetch".to_owned(),
+                        waited: Duration::from_secs(1),
+                    }),
+                };
+            }
+            let page = self.pages.lock().unwrap().get(request.url).cloned();
+            let page = page.ok_or_else(|| ArtifactError::FetchFailed {
+                url: request.url.to_owned(),
+                reason: "404 Not Found".to_owned(),
+                retry: Retry::Useless,
+            })?;
+            let stored = request.store.insert_bytes(&page, Variant::Plain)?;
+            Ok(Fetched {
+                content: ArtifactContent { digest: stored.digest, size: stored.size },
+                content_type: "text/csv".to_owned(),
+                name: request.url.rsplit('/').next().unwrap_or_default().to_owned(),
+            })
+        })
+    }
+}
+
+/// A session's folder with a store and a skill, its sandbox, and the way out.
+struct Bed {
+    folder: TempDir,
+    store: Store,
+    web: Arc<Web>,
+    executor: FakeExecutor,
+    skills: SessionSkills,
+    tools: ArtifactTools,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self::with(|executor| executor.with_shelf())
+    }
+
+    fn with(change: impl FnOnce(FakeExecutor) -> FakeExecutor) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let store = Store::open(&root.join("store")).unwrap();
+        let skill = root.join("csv-helper");
+        for (path, content) in [
+            ("SKILL.md", "---\nname: csv-helper\ndescription: Helps.\n---\n# Help\n"),
+            ("assets/sample.csv", "a,b\n1,2\n"),
+            ("scripts/run.py", "print(1)\n"),
+        ] {
+            fs::create_dir_all(skill.join(path).parent().unwrap()).unwrap();
+            fs::write(skill.join(path), content).unwrap();
+        }
+        let skill = Arc::new(Skill::load(skill, Mode::Strict).unwrap());
+        let inside = "/mnt/skills/csv-helper";
+        let executor = change(
+            FakeExecutor::new()
+                .with_folder(skill.root_dir(), inside)
+                .with_file(&format!("{inside}/assets/sample.csv"), "a,b\n1,2\n"),
+        );
+        let skills = SessionSkills::new(
+            [Arc::new(SessionSkill::of(Arc::clone(&skill)))],
+            Locations::mapped(move |host| {
+                Some(Path::new(inside).join(host.strip_prefix(root.join("csv-helper")).ok()?))
+            }),
+        );
+        let web = Arc::new(Web::default());
+        let resolver = Resolver::new(
+            TenantId::new("acme").unwrap(),
+            store.clone(),
+            Arc::new(ArtifactOptions::default()),
+        )
+        .with_fetch(Arc::clone(&web) as Arc<dyn Fetch>)
+        .with_skills(vec![skill]);
+        Self { folder, store, web, executor, skills, tools: ArtifactTools::new(resolver) }
+    }
+
+    fn builder(&self) -> ToolboxBuilder {
+        Toolbox::builder()
+            .executor(Arc::new(self.executor.clone()))
+            .skills(SkillTools::new(self.skills.clone()))
+            .artifacts(self.tools.clone())
+    }
+
+    fn given(&self, name: &str, bytes: &[u8]) -> Artifact {
+        let stored = self.store.insert_bytes(bytes, Variant::Plain).unwrap();
+        let content = ArtifactContent { digest: stored.digest, size: stored.size };
+        artifact(name, ArtifactSource::Content, Some(content))
+    }
+
+    async fn call(&self, artifacts: &[Artifact], tool: &str, input: Value) -> ToolResult {
+        self.call_by(self.builder(), artifacts, tool, input).await
+    }
+
+    async fn call_by(
+        &self,
+        builder: ToolboxBuilder,
+        artifacts: &[Artifact],
+        tool: &str,
+        input: Value,
+    ) -> ToolResult {
+        let call = ToolCall::new("toolu_1", tool, &input);
+        builder.build().unwrap().run(&call, self.context(artifacts)).await
+    }
+
+    /// The skill is loaded.
+    fn context(&self, artifacts: &[Artifact]) -> CallContext {
+        let active = [self.skills.get("csv-helper").unwrap().pin().unwrap()];
+        let standing = Standing::with_active(active).with_artifacts(artifacts.iter().cloned());
+        CallContext { standing, ..CallContext::default() }
+    }
+
+    /// What a command of this text sees of artifacts.
+    async fn variables(&self, artifacts: &[Artifact]) -> Vec<(String, String)> {
+        self.call(artifacts, "bash_tool", json!({"command": "true"})).await;
+        let command = self.executor.commands().pop().unwrap();
+        command.env.into_iter().collect()
+    }
+}
+
+fn artifact(name: &str, source: ArtifactSource, content: Option<ArtifactContent>) -> Artifact {
+    let name = ArtifactName::new(name).unwrap();
+    let variable = name.variable();
+    Artifact { variable, ..Artifact::new(name, source, "text/csv", content) }
+}
+
+fn of_url(name: &str, url: &str, content: Option<ArtifactContent>) -> Artifact {
+    artifact(name, ArtifactSource::Url { url: url.to_owned() }, content)
+}
+
+/// The artifact once what a result says of it is recorded.
+fn recorded(artifact: &Artifact, result: &ToolResult) -> Artifact {
+    let [fetched] = &result.fetched[..] else { panic!("{result:?}") };
+    assert_eq!(fetched.name, artifact.name);
+    Artifact {
+        content: Some(fetched.content.clone()),
+        content_type: fetched.content_type.clone(),
+        ..artifact.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_reference_is_viewed_as_what_it_stands_for() {
+    let bed = Bed::new();
+    let artifacts = [bed.given("sales 2024", b"one\ntwo\nthree\n"), bed.given("logo", PNG)];
+    let view = async |path: &str| bed.call(&artifacts, "view", json!({"path": path})).await;
+    assert_eq!(view("file://sales%202024").await.text(), "     1\tone\n     2\ttwo\n     3\tthree\n");
+    assert_eq!(view("FILE://sales 2024").await.text(), view("/artifacts/sales 2024").await.text());
+    assert_eq!(view("skill://csv-helper/assets/sample.csv").await.text(), "     1\ta,b\n     2\t1,2\n");
+    let image = view("file://logo").await;
+    assert!(
+        matches!(&image.content[..], [ResultContent::Image { media_type, .. }] if media_type == "image/png")
+    );
+    let range = json!({"path": "file://sales%202024", "view_range": [2, 2]});
+    assert_eq!(bed.call(&artifacts, "view", range).await.text(), "     2\ttwo\n");
+    assert_eq!(bed.executor.shelved(), ["+ sales 2024", "+ logo"]);
+}
+
+#[tokio::test]
+async fn a_reference_that_leads_nowhere_names_the_input_and_the_reason() {
+    let bed = Bed::new();
+    bed.web.lead("https://example.com/page", b"x");
+    let artifacts = [bed.given("sales", b"x")];
+    let cases = [
+        ("file://sale", "artifact `sale` not found; the session's artifacts are: `sales`"),
+        ("file:///etc/passwd", "invalid artifact URI `file:///etc/passwd`"),
+        ("skill://csv-helper/../../etc/passwd", "path traversal blocked"),
+        ("skill://csv-helper/assets/none.csv", "the skill `csv-helper` has no file `assets/none.csv`"),
+        ("skill://other/assets/none.csv", "skill `other` not found"),
+        ("https://example.com/none", "fetching `https://example.com/none` failed: 404 Not Found"),
+    ];
+    for (path, reason) in cases {
+        let result = bed.call(&artifacts, "view", json!({"path": path})).await;
+        let text = result.text();
+        assert!(result.is_error && result.ending == ToolEnding::Returned, "{path}: {result:?}");
+        assert!(
+            text.starts_with("the input `path` could not be resolved: ") && text.contains(reason),
+            "{text}"
+        );
+        assert!(!text.contains(bed.folder.path().to_str().unwrap()), "{text}");
+    }
+    let args = json!({"path": "scripts/run.py", "args": ["file://sales", "--out", "file://nothing"]});
+    let result = bed.call(&artifacts, "skills_run_script", args).await;
+    assert!(result.is_error && result.text().starts_with("the input `args[2]` could not be resolved: "));
+    assert!(bed.executor.commands().is_empty(), "nothing was run");
+}
+
+#[tokio::test]
+async fn what_writes_takes_no_reference() {
+    let bed = Bed::new();
+    let artifacts = [bed.given("sales", b"old")];
+    for (tool, rest) in [
+        ("create_file", json!({"file_text": "see https://example.com"})),
+        ("str_replace", json!({"old_str": "old", "new_str": "new"})),
+    ] {
+        let mut input = rest;
+        for path in ["file://sales", "skill://csv-helper/assets/sample.csv", "https://example.com/x"] {
+            input["path"] = json!(path);
+            let result = bed.call(&artifacts, tool, input.clone()).await;
+            assert!(result.is_error && result.text().contains("artifacts are read-only"), "{result:?}");
+        }
+        // A URL in a text is text.
+        input["path"] = json!("notes.txt");
+        let result = bed.call(&artifacts, tool, input).await;
+        assert_eq!(result.is_error, tool == "str_replace", "{result:?}");
+    }
+    assert_eq!(bed.executor.file("notes.txt").unwrap(), b"see https://example.com");
+    assert_eq!(bed.web.asked(), 0);
+}
+
+#[tokio::test]
+async fn commands_find_artifacts_by_variables_and_nothing_in_them_is_a_reference() {
+    let bed = Bed::new();
+    let artifacts =
+        [bed.given("sales", b"1"), bed.given("a b", b"2"), of_url("feed", "https://example.com/feed", None)];
+    let variables = bed.variables(&artifacts).await;
+    let expected = [("ARTIFACT_A_B", "/artifacts/a b"), ("ARTIFACT_SALES", "/artifacts/sales")];
+    assert_eq!(variables, expected.map(|(name, path)| (name.to_owned(), path.to_owned())));
+    assert_eq!(bed.executor.file("/artifacts/a b").unwrap(), b"2");
+    let command = json!({"command": "curl file://sales https://example.com/feed"});
+    bed.call(&artifacts, "bash_tool", command).await;
+    assert_eq!(bed.executor.commands().pop().unwrap().argv[2], "curl file://sales https://example.com/feed");
+    assert_eq!(bed.web.asked(), 0);
+    // Each was given once.
+    assert_eq!(bed.executor.shelved(), ["+ sales", "+ a b"]);
+}
+
+#[tokio::test]
+async fn scripts_are_given_paths_for_references_that_are_whole_arguments() {
+    let bed = Bed::new();
+    let artifacts = [bed.given("sales", b"1")];
+    let args = ["file://sales", "--in=file://sales", "skill://csv-helper/assets/sample.csv", "x"];
+    let result = bed
+        .call(
+            &artifacts,
+            "skills_run_script",
+            json!({"path": "scripts/run.py", "args": args, "env": {"X": "file://sales"}}),
+        )
+        .await;
+    let command = bed.executor.commands().pop().unwrap_or_else(|| panic!("{result:?}"));
+    assert_eq!(
+        command.argv[1..],
+        [
+            "/mnt/skills/csv-helper/scripts/run.py",
+            "/artifacts/sales",
+            "--in=file://sales",
+            "/mnt/skills/csv-helper/assets/sample.csv",
+            "x"
+        ]
+    );
+    assert_eq!(command.env["X"], "file://sales");
+    assert_eq!(command.env["ARTIFACT_SALES"], "/artifacts/sales");
+    // The script itself, by a reference to a file of its skill.
+    let by_reference = json!({"path": "skill://csv-helper/scripts/run.py"});
+    bed.call(&artifacts, "skills_run_script", by_reference).await;
+    assert_eq!(bed.executor.commands().pop().unwrap().argv[1..], ["/mnt/skills/csv-helper/scripts/run.py"]);
+    for (path, reason) in [
+        ("file://sales", "only a file of a skill is run"),
+        ("https://example.com/run.py", "only a file of a skill is run"),
+        ("skill://other/scripts/run.py", "there is no skill `other`"),
+        ("skill://csv-helper/../x.py", "path traversal"),
+    ] {
+        let result = bed.call(&artifacts, "skills_run_script", json!({"path": path})).await;
+        assert_eq!(result.ending, ToolEnding::Rejected, "{path}");
+        assert!(result.text().contains(reason), "{}", result.text());
+    }
+}
+
+#[tokio::test]
+async fn skills_read_shows_what_a_reference_stands_for() {
+    let bed = Bed::new();
+    bed.web.lead("https://example.com/data.csv", b"x,y\n");
+    let artifacts = [bed.given("sales", b"a,b\n"), bed.given("logo", PNG)];
+    let read = async |path: &str| bed.call(&artifacts, "skills_read", json!({"path": path})).await;
+    assert_eq!(read("file://sales").await.text(), "a,b\n");
+    assert_eq!(read("skill://csv-helper/assets/sample.csv").await.text(), "a,b\n1,2\n");
+    assert_eq!(read("https://example.com/data.csv").await.text(), "x,y\n");
+    assert!(matches!(&read("file://logo").await.content[..], [ResultContent::Image { .. }]));
+    assert!(read("file://none").await.text().starts_with("the input `path` could not be resolved: "));
+    let both = json!({"path": "skill://csv-helper/SKILL.md", "skill": "csv-helper"});
+    assert!(bed.call(&artifacts, "skills_read", both).await.text().contains("# Help"));
+    // A skill that is not loaded is not read.
+    let call = ToolCall::new("a", "skills_read", &json!({"path": "skill://csv-helper/SKILL.md"}));
+    let result = bed.builder().build().unwrap().run(&call, CallContext::default()).await;
+    assert!(result.text().contains("no skill is loaded"), "{result:?}");
+}
+
+#[tokio::test]
+async fn what_is_unregistered_goes_and_what_is_registered_anew_is_replaced() {
+    let bed = Bed::new();
+    let (sales, other) = (bed.given("sales", b"1"), bed.given("other", b"2"));
+    bed.variables(&[sales.clone(), other.clone()]).await;
+    assert_eq!(bed.variables(std::slice::from_ref(&other)).await.len(), 1);
+    assert_eq!(bed.executor.file("/artifacts/sales"), None);
+    // Late, and with another content.
+    bed.variables(&[other, bed.given("sales", b"new")]).await;
+    assert_eq!(bed.executor.file("/artifacts/sales").unwrap(), b"new");
+    bed.variables(&[bed.given("sales", b"newer")]).await;
+    assert_eq!(bed.executor.file("/artifacts/sales").unwrap(), b"newer");
+    assert_eq!(
+        bed.executor.shelved(),
+        ["+ sales", "+ other", "- sales", "+ sales", "- other", "- sales", "+ sales"]
+    );
+}
+
+#[tokio::test]
+async fn an_artifact_of_a_url_is_fetched_when_its_reference_is_first_used() {
+    let bed = Bed::new();
+    let url = "https://example.com/feed.csv";
+    bed.web.lead(url, b"first\n");
+    let feed = of_url("feed", url, None);
+    assert!(bed.variables(std::slice::from_ref(&feed)).await.is_empty());
+    assert_eq!(bed.web.asked(), 0);
+    let args = json!({"path": "scripts/run.py", "args": ["file://feed"]});
+    let result = bed.call(std::slice::from_ref(&feed), "skills_run_script", args).await;
+    // The command of that very call has it, though it is not recorded yet.
+    assert_eq!(bed.executor.commands().pop().unwrap().env["ARTIFACT_FEED"], "/artifacts/feed");
+    assert_eq!(bed.executor.file("/artifacts/feed").unwrap(), b"first\n");
+    // Another call that began before does not take it away.
+    assert_eq!(bed.variables(std::slice::from_ref(&feed)).await.len(), 1);
+    let feed = recorded(&feed, &result);
+    let again = bed.call(std::slice::from_ref(&feed), "view", json!({"path": "file://feed"})).await;
+    assert!(again.fetched.is_empty() && again.text().contains("first"), "{again:?}");
+    // It has changed since.
+    bed.web.lead(url, b"second\n");
+    let result = bed.call(std::slice::from_ref(&feed), "view", json!({"path": "file://feed"})).await;
+    assert_eq!(result.text(), "     1\tsecond\n");
+    bed.variables(std::slice::from_ref(&feed)).await;
+    assert_eq!(bed.executor.file("/artifacts/feed").unwrap(), b"second\n");
+    // Somebody else recorded a third content.
+    let third = bed.store.insert_bytes(b"third\n", Variant::Plain).unwrap();
+    let content = ArtifactContent { digest: third.digest, size: third.size };
+    bed.variables(&[of_url("feed", url, Some(content))]).await;
+    assert_eq!(bed.executor.file("/artifacts/feed").unwrap(), b"third\n");
+}
+
+#[tokio::test]
+async fn what_a_bare_url_leads_to_is_told_with_where_it_is() {
+    let bed = Bed::new();
+    let url = "https://example.com/data.csv?x=1";
+    bed.web.lead(url, b"1,2\n");
+    let result = bed.call(&[], "view", json!({"path": url})).await;
+    let name = format!("url-{}-data.csv?x=1", &Digest::of(b"1,2\n").to_hex()[..8]);
+    assert_eq!(result.text(), format!("[`{url}` was fetched, and is at `/artifacts/{name}`]\n     1\t1,2\n"));
+    assert!(result.fetched.is_empty(), "it is no artifact of the session");
+    // It stays for commands, and no artifact loses its name to it.
+    bed.variables(&[]).await;
+    assert!(bed.executor.file(&format!("/artifacts/{name}")).is_some());
+    let own = bed.given(&name, b"own");
+    assert_eq!(bed.variables(std::slice::from_ref(&own)).await.len(), 1);
+    let text = bed.call(std::slice::from_ref(&own), "view", json!({"path": url})).await.text();
+    assert!(text.contains(&format!("`/artifacts/2-{name}`")), "{text}");
+    assert_eq!(bed.executor.file(&format!("/artifacts/{name}")).unwrap(), b"own");
+    // Not without bound.
+    for number in 0..60 {
+        let url = format!("https://example.com/{number}");
+        bed.web.lead(&url, number.to_string().as_bytes());
+        bed.call(&[], "view", json!({"path": url})).await;
+    }
+    let given = bed.executor.shelved();
+    let (put, taken) = given.iter().partition::<Vec<_>, _>(|entry| entry.starts_with("+ "));
+    assert_eq!(put.len() - taken.len(), 50, "{given:?}");
+}
+
+#[tokio::test]
+async fn an_artifact_that_cannot_be_given_holds_up_no_command() {
+    let bed = Bed::new();
+    let artifacts = [bed.given("large", b"1"), bed.given("small", b"2")];
+    let executor = bed.executor.clone().with_command("ls", FakeCommand::Ends(exited(0, "done\n")));
+    let full = SandboxError::new(SandboxErrorKind::NoSpace, "there is no room for it");
+    executor.refuse("large", Some(full));
+    let ls = async || bed.call(&artifacts, "bash_tool", json!({"command": "ls"})).await.text();
+    assert_eq!(ls().await, "[the artifact `large` is not in the sandbox: there is no room for it]\ndone\n");
+    assert_eq!(bed.executor.commands()[0].env.len(), 1);
+    // Once.
+    assert_eq!(ls().await, "done\n");
+    let result = bed.call(&artifacts, "view", json!({"path": "file://large"})).await;
+    assert_eq!(result.text(), "the input `path` could not be resolved: there is no room for it");
+    executor.refuse("large", None);
+    assert_eq!(ls().await, "done\n");
+    assert_eq!(bed.executor.commands().pop().unwrap().env.len(), 2);
+    // What is about the sandbox ends the call before it begins.
+    let gone =
+        SandboxError::new(SandboxErrorKind::Unavailable, "the sandbox could not be started: no engine");
+    executor.refuse("new", Some(gone));
+    let new = [bed.given("new", b"3")];
+    let result = bed.call(&new, "bash_tool", json!({"command": "ls"})).await;
+    assert!(result.is_error && result.text().contains("no engine"), "{result:?}");
+    assert_eq!(bed.executor.commands().len(), 3);
+}
+
+#[tokio::test]
+async fn a_sandbox_without_a_shelf_says_so() {
+    let bed = Bed::with(|executor| executor);
+    let artifacts = [bed.given("sales", b"1")];
+    let result = bed.call(&artifacts, "view", json!({"path": "file://sales"})).await;
+    assert!(result.is_error && result.text().contains("takes no artifacts"), "{result:?}");
+    assert!(bed.variables(&artifacts).await.is_empty());
+    let skill = bed.call(&artifacts, "view", json!({"path": "skill://csv-helper/assets/sample.csv"})).await;
+    assert!(!skill.is_error, "{skill:?}");
+    assert_eq!(bed.tools.prompt(Some(bed.executor.layout())).commands, ArtifactAccess::ToolsOnly);
+}
+
+#[tokio::test]
+async fn without_a_resolver_a_reference_is_a_path_like_any_other() {
+    let bed = Bed::new();
+    let builder = Toolbox::builder().executor(Arc::new(bed.executor.clone()));
+    let result =
+        bed.call_by(builder, &[bed.given("sales", b"1")], "view", json!({"path": "file://sales"})).await;
+    assert!(result.is_error && result.text().contains("is not there"), "{result:?}");
+    assert!(bed.executor.shelved().is_empty());
+}
+
+/// A tool that reads files of the host's, and shows what it was given.
+struct Cat;
+
+impl Tool for Cat {
+    fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: "cat".to_owned(),
+            description: "Reads files.".to_owned(),
+            input_schema: json!({"type": "object"}),
+        }
+    }
+
+    fn path_inputs(&self) -> &[&str] {
+        &["file", "files"]
+    }
+
+    fn call(&self, input: Value, _: ToolContext) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            let files = [&input["file"]].into_iter().chain(input["files"].as_array().into_iter().flatten());
+            let texts = files.filter_map(Value::as_str).map(|path| fs::read_to_string(path).unwrap());
+            ToolOutcome::text(format!(
+                "{}{}",
+                texts.collect::<String>(),
+                input["note"].as_str().unwrap_or("")
+            ))
+        })
+    }
+}
+
+#[tokio::test]
+async fn tools_of_the_host_are_given_files_where_they_say_that_they_take_some() {
+    let bed = Bed::new();
+    let artifacts = [bed.given("one", b"1;"), bed.given("two", b"2;")];
+    let call = async |input: Value| bed.call_by(bed.builder().tool(Cat), &artifacts, "cat", input).await;
+    let result = call(json!({
+        "file": "file://one",
+        "files": ["file://two", "skill://csv-helper/assets/sample.csv"],
+        "note": "file://one",
+    }));
+    assert_eq!(result.await.text(), "1;2;a,b\n1,2\nfile://one");
+    let result = call(json!({"file": "file://one", "files": ["file://two", "file://three"]})).await;
+    assert!(result.is_error, "{result:?}");
+    assert!(result.text().starts_with("the input `files[1]` could not be resolved: "), "{result:?}");
+    assert!(bed.executor.shelved().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_approves_sees_the_reference_and_no_rule_speaks_for_a_fetch() {
+    let bed = Bed::new();
+    bed.web.lead("https://example.com/a.csv", b"x");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let approver = approver_fn(move |call: ToolCall| {
+        seen.lock().unwrap().push(call.input_value()["path"].as_str().unwrap().to_owned());
+        async { Authorization::Ask { reason: "a person decides".to_owned() } }
+    });
+    let toolbox = bed.builder().approver(approver).build().unwrap();
+    let grant = |rule: &str| Grant { rule: rule.to_owned(), scope: GrantScope::Session };
+    let is_allowed = async |rule: &str, path: &str| {
+        let standing = bed.context(&[]).standing.granting(vec![grant(rule)]);
+        let call = ToolCall::new("a", "view", &json!({"path": path}));
+        toolbox.authorize(&call, &standing).await == Authorization::Allow
+    };
+    assert!(is_allowed("view", "file://sales").await);
+    assert!(!is_allowed("view", "https://example.com/a.csv").await);
+    assert!(!is_allowed("view", "HTTP://example.com/a.csv").await);
+    assert!(!is_allowed("view(https://example.com/a.csv)", "https://example.com/a.csv").await);
+    assert_eq!(asked.lock().unwrap()[..2], ["file://sales", "https://example.com/a.csv"]);
+    assert_eq!(bed.web.asked(), 0, "nothing is fetched before it is allowed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resolving_counts_against_the_time_of_the_call_and_ends_with_it() {
+    let bed = Bed::new();
+    let late = bed
+        .call_by(
+            bed.builder().timeout(Duration::from_secs(3)),
+            &[],
+            "view",
+            json!({"path": "https://example.com/slow"}),
+        )
+        .await;
+    assert_eq!(late.ending, ToolEnding::TimedOut, "{late:?}");
+    assert!(late.text().starts_with("the input `path` could not be resolved: "), "{late:?}");
+    let context = bed.context(&[]);
+    let cancel = context.cancel.clone();
+    let toolbox = bed.builder().build().unwrap();
+    let call = ToolCall::new("a", "view", &json!({"path": "https://example.com/slow"}));
+    let cancelling = async {
+        tokio::task::yield_now().await;
+        cancel.cancel();
+    };
+    let (result, ()) = future::join(toolbox.run(&call, context), cancelling).await;
+    assert_eq!(result.ending, ToolEnding::Cancelled, "{result:?}");
+    assert!(bed.executor.shelved().is_empty());
+}
+
+#[tokio::test]
+async fn calls_beside_each_other_give_each_artifact_once() {
+    let bed = Bed::new();
+    let artifacts: Vec<Artifact> =
+        (0..20).map(|number| bed.given(&format!("a{number}"), number.to_string().as_bytes())).collect();
+    let calls: Vec<ToolCall> = (0..8)
+        .map(|number| ToolCall::new(format!("c{number}"), "view", &json!({"path": "file://a7"})))
+        .collect();
+    let toolbox = bed.builder().build().unwrap();
+    for result in execute_tool_calls(&toolbox, &calls, bed.context(&artifacts)).await {
+        assert_eq!(result.text(), "     1\t7\n");
+    }
+    bed.variables(&artifacts).await;
+    assert_eq!(bed.executor.shelved().len(), 20);
+}
+
+#[tokio::test]
+async fn what_the_prompt_says_is_what_the_tools_do() {
+    let bed = Bed::new();
+    let artifacts = [bed.given("a b%?#'\"", b"1"), bed.given("ünï", b"2")];
+    let prompt = bed.tools.prompt(Some(bed.executor.layout()));
+    assert_eq!(prompt.commands, ArtifactAccess::Folder("/artifacts".into()));
+    assert_eq!(prompt.urls, UrlReferences::Fetched);
+    assert_eq!((prompt.media_type)("a/b.csv"), "text/csv");
+    let resolver = Resolver::new(TenantId::new("acme").unwrap(), bed.store.clone(), Arc::default());
+    assert_eq!(ArtifactTools::new(resolver).prompt(None).urls, UrlReferences::Refused);
+    let options = PromptOptions { artifacts: Some(prompt), ..PromptOptions::default() };
+    let toolbox = bed.builder().build().unwrap();
+    let composer = SkillComposer::of_session("", &bed.skills, toolbox.definitions(), &options);
+    let standing = bed.context(&artifacts).standing;
+    let told = conjure_conversation::Composer::compose(&composer, &standing).instructions.pop().unwrap();
+    let uris: Vec<&str> = told.split(" uri=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(uris.len(), 3, "{told}");
+    for uri in uris {
+        // They stand there in the normal form, and are followed.
+        assert_eq!(ArtifactUri::parse(uri).unwrap().to_string(), uri);
+        let result = bed.call(&artifacts, "view", json!({"path": uri})).await;
+        assert!(!result.is_error, "{uri}: {result:?}");
+    }
+    let asset = ArtifactUri::skill("csv-helper", SkillPath::new("assets/sample.csv").unwrap());
+    assert!(told.contains(&format!("<asset type=\"text/csv\" uri=\"{asset}\"/>")), "{told}");
+}
+
+/// Scheduling does not change by it.
+#[test]
+fn a_view_of_a_reference_runs_beside_others() {
+    let bed = Bed::new();
+    let call = ToolCall::new("a", "view", &json!({"path": "https://example.com/a"}));
+    let expected = CallTraits { access: Access::Shared, idempotent: true };
+    assert_eq!(bed.builder().build().unwrap().traits(&call), expected);
+}

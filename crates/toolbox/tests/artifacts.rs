@@ -1,0 +1,267 @@
+//! Artifacts in real sandboxes: put on the shelf of a jail before a command needs them, replaced and taken off between two, also while
+//! one reads them; and in a sandbox that isolates nothing, which has them elsewhere.
+
+#![expect(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_artifact::Resolver;
+use conjure_base::{Clock, Digest, SystemClock, TenantId};
+use conjure_conversation::{
+    Artifact, ArtifactContent, ArtifactName, ArtifactSource, CallContext, ResultContent, Standing, ToolCall,
+    ToolEnding, ToolResult, ToolRunner, execute_tool_calls,
+};
+use conjure_prompt::ArtifactAccess;
+use conjure_sandbox::{
+    Connector, DataFolder, ExecutionContext, Executor, Jail, Local, PrivateWorkspace, Sandbox,
+};
+use conjure_skill::{Mode, Skill};
+use conjure_store::Variant;
+use conjure_toolbox::{ArtifactTools, OutputLimits, Toolbox};
+use futures_util::{FutureExt as _, future};
+use serde_json::{Value, json};
+
+/// A sandbox with a skill, its tools, and the folder that it all lies in.
+struct Bed {
+    toolbox: Toolbox,
+    tools: ArtifactTools,
+    sandbox: Arc<Sandbox>,
+    workspace: PrivateWorkspace,
+    data: DataFolder,
+    _folder: tempfile::TempDir,
+}
+
+/// The variables of the host that a sandbox starts with.
+fn host() -> [(std::ffi::OsString, std::ffi::OsString); 1] {
+    [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]
+}
+
+impl Bed {
+    async fn jail() -> Self {
+        Self::of(|data| Box::new(Jail::new(host()).with_data(data.clone()))).await
+    }
+
+    async fn local() -> Self {
+        Self::of(|_| Box::new(Local::without_isolation(host()))).await
+    }
+
+    async fn of(connector: impl FnOnce(&DataFolder) -> Box<dyn Connector>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(&folder.path().join("data")).unwrap();
+        let skill = folder.path().join("csv-helper");
+        fs::create_dir_all(skill.join("assets")).unwrap();
+        fs::write(skill.join("SKILL.md"), "---\nname: csv-helper\ndescription: Helps.\n---\n").unwrap();
+        fs::write(skill.join("assets/sample.csv"), "sample\n").unwrap();
+        let skill = Arc::new(Skill::load(skill, Mode::Strict).unwrap());
+        let workspace = data.workspace().unwrap();
+        let mut context = ExecutionContext::new(workspace.path());
+        context
+            .read_only
+            .push(conjure_sandbox::SharedFolder::new(skill.root_dir(), "/mnt/skills/csv-helper"));
+        let deadline = SystemClock.deadline(Duration::from_secs(60));
+        let connector = connector(&data);
+        let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), deadline).await.unwrap();
+        let sandbox = Arc::new(sandbox);
+        let resolver = Resolver::new(TenantId::new("acme").unwrap(), data.store().clone(), Arc::default());
+        let tools = ArtifactTools::new(resolver.with_skills(vec![skill]));
+        let toolbox = Toolbox::builder()
+            .executor(Arc::clone(&sandbox) as Arc<dyn Executor>)
+            .artifacts(tools.clone())
+            .limits(OutputLimits { view: 64 * 1024, ..OutputLimits::default() })
+            .build()
+            .unwrap();
+        Self { toolbox, tools, sandbox, workspace, data, _folder: folder }
+    }
+
+    fn given(&self, name: &str, bytes: &[u8]) -> Artifact {
+        let stored = self.data.store().insert_bytes(bytes, Variant::Plain).unwrap();
+        of(name, stored.digest, stored.size)
+    }
+
+    async fn call(&self, artifacts: &[Artifact], tool: &str, input: Value) -> ToolResult {
+        self.toolbox.run(&ToolCall::new("toolu_1", tool, &input), context(artifacts)).await
+    }
+
+    async fn bash(&self, artifacts: &[Artifact], command: &str) -> String {
+        self.call(artifacts, "bash_tool", json!({"command": command})).await.text()
+    }
+
+    async fn view(&self, artifacts: &[Artifact], path: &str) -> ToolResult {
+        self.call(artifacts, "view", json!({"path": path})).await
+    }
+}
+
+fn of(name: &str, digest: Digest, size: u64) -> Artifact {
+    let name = ArtifactName::new(name).unwrap();
+    let variable = name.variable();
+    let content = Some(ArtifactContent { digest, size });
+    Artifact { variable, ..Artifact::new(name, ArtifactSource::Content, "text/plain", content) }
+}
+
+fn context(artifacts: &[Artifact]) -> CallContext {
+    let standing = Standing::default().with_artifacts(artifacts.iter().cloned());
+    CallContext { standing, ..CallContext::default() }
+}
+
+#[tokio::test]
+async fn commands_and_views_have_artifacts_for_reading_only() {
+    let bed = Bed::jail().await;
+    let png = b"\x89PNG\r\n\x1a\n and so on";
+    let lines: String = (1..=5).map(|line| format!("line {line}\n")).collect();
+    let artifacts = [bed.given("sales 2024.txt", lines.as_bytes()), bed.given("logo", png)];
+    let seen =
+        bed.bash(&artifacts, r#"head -1 "$ARTIFACT_SALES_2024_TXT"; ls /artifacts; env | grep ^ARTI | sort"#);
+    assert_eq!(
+        seen.await,
+        "line 1\nlogo\nsales 2024.txt\nARTIFACT_LOGO=/artifacts/logo\nARTIFACT_SALES_2024_TXT=/artifacts/sales 2024.txt\n"
+    );
+    for path in ["file://sales%202024.txt", "/artifacts/sales 2024.txt"] {
+        let range = json!({"path": path, "view_range": [2, 3]});
+        let text = bed.call(&artifacts, "view", range).await.text();
+        assert!(text.starts_with("     2\tline 2\n     3\tline 3\n"), "{path}: {text}");
+    }
+    let image = bed.view(&artifacts, "file://logo").await;
+    assert!(matches!(&image.content[..], [ResultContent::Image { .. }]), "{image:?}");
+    assert_eq!(bed.view(&[], "skill://csv-helper/assets/sample.csv").await.text(), "     1\tsample\n");
+    for command in
+        ["echo x > /artifacts/logo", "rm /artifacts/logo", "chmod 777 /artifacts/logo", "touch /artifacts/x"]
+    {
+        let result = bed.call(&artifacts, "bash_tool", json!({"command": command})).await;
+        assert!(result.is_error, "{command}: {result:?}");
+    }
+    let write = json!({"path": "/artifacts/logo", "file_text": "x"});
+    assert!(bed.call(&artifacts, "create_file", write).await.is_error);
+    bed.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn artifacts_come_late_go_and_are_replaced_also_while_a_command_reads_them() {
+    let bed = Bed::jail().await;
+    assert_eq!(bed.bash(&[], "ls /artifacts").await, "[exit code 0, no output]");
+    let first = [bed.given("data", b"first\n")];
+    // The command has it open, and says so; then another call begins for which the session has it no more.
+    let reading = bed.bash(
+        &first,
+        "exec 3< $ARTIFACT_DATA; touch open; until [ ! -e /artifacts/data ]; do sleep 0.01; done; cat <&3",
+    );
+    let withdrawing = async {
+        while !bed.workspace.path().join("open").exists() {
+            SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+        }
+        bed.bash(&[], "echo ${ARTIFACT_DATA-none}").await
+    };
+    let (read, other) = future::join(reading, withdrawing).await;
+    assert_eq!((read.as_str(), other.as_str()), ("first\n", "none\n"));
+    let second = [bed.given("data", b"second\n")];
+    assert_eq!(bed.bash(&second, "cat /artifacts/data").await, "second\n");
+    assert_eq!(bed.bash(&first, "cat /artifacts/data").await, "first\n");
+    bed.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn calls_beside_each_other_have_the_same_artifacts() {
+    let bed = Bed::jail().await;
+    let artifacts: Vec<Artifact> =
+        (0..30).map(|number| bed.given(&format!("a{number}"), format!("{number}\n").as_bytes())).collect();
+    let calls: Vec<ToolCall> = (0..6)
+        .map(|number| {
+            let command = json!({"command": "cat /artifacts/* | sort -n | tail -1; ls /artifacts | wc -l"});
+            ToolCall::new(format!("c{number}"), "bash_tool", &command)
+        })
+        .collect();
+    for result in execute_tool_calls(&bed.toolbox, &calls, context(&artifacts)).await {
+        assert_eq!(result.text(), "29\n30\n");
+    }
+    bed.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn a_large_artifact_is_linked_and_its_view_is_cut() {
+    let bed = Bed::jail().await;
+    let mut insertion = bed.data.store().insertion(Variant::Plain, u64::MAX).unwrap();
+    let line = "0123456789abcde\n".repeat(65_536);
+    for _ in 0..128 {
+        insertion.push(line.as_bytes()).unwrap();
+    }
+    let stored = insertion.finish().unwrap();
+    assert_eq!(stored.size, 128 << 20);
+    let artifacts = [of("large.txt", stored.digest, stored.size)];
+    let seen =
+        bed.bash(&artifacts, "stat -c '%s %h' /artifacts/large.txt; tail -1 /artifacts/large.txt").await;
+    assert_eq!(seen, "134217728 2\n0123456789abcde\n");
+    let text = bed.view(&artifacts, "file://large.txt").await.text();
+    assert!(text.len() < 70_000 && text.contains("of 8388608 are shown"), "{}", &text[text.len() - 200..]);
+    let range = json!({"path": "file://large.txt", "view_range": [8_388_608, -1]});
+    assert_eq!(bed.call(&artifacts, "view", range).await.text(), "8388608\t0123456789abcde\n");
+    bed.sandbox.cleanup().await;
+}
+
+/// Called off at any moment, nothing of it is left half, and the next call has all.
+#[tokio::test]
+async fn a_call_that_is_dropped_or_cancelled_leaves_nothing_half() {
+    let bed = Bed::jail().await;
+    let contents = [vec![b'a'; 300_000], vec![b'b'; 300_000]];
+    for round in 0..30 {
+        let artifacts = [bed.given("data", &contents[round % 2])];
+        let call = ToolCall::new("a", "bash_tool", &json!({"command": "wc -c < /artifacts/data"}));
+        let context = context(&artifacts);
+        let cancel = context.cancel.clone();
+        let mut running = bed.toolbox.run(&call, context);
+        let mut done = None;
+        for _ in 0..round {
+            done = (&mut running).now_or_never();
+            if done.is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        if round % 3 == 0 && done.is_none() {
+            cancel.cancel();
+            let result = running.await;
+            assert!(result.ending == ToolEnding::Cancelled || !result.is_error, "{result:?}");
+        } else {
+            drop(running);
+        }
+        let other = [bed.given("data", &contents[(round + 1) % 2])];
+        let expected = if round % 2 == 0 { "b" } else { "a" };
+        let seen =
+            bed.bash(&other, "wc -c < /artifacts/data; head -c 1 /artifacts/data; ls /artifacts").await;
+        assert_eq!(seen, format!("300000\n{expected}data\n"), "round {round}");
+    }
+    bed.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn a_content_that_is_gone_is_told_and_holds_up_nothing() {
+    let bed = Bed::jail().await;
+    let artifacts = [bed.given("kept", b"kept\n"), bed.given("gone", b"gone\n")];
+    bed.data.store().remove(&Digest::of(b"gone\n")).unwrap();
+    let seen = bed.bash(&artifacts, "cat /artifacts/*").await;
+    assert!(
+        seen.starts_with("[the artifact `gone` is not in the sandbox: ") && seen.ends_with("]\nkept\n"),
+        "{seen}"
+    );
+    let viewed = bed.view(&artifacts, "file://gone").await;
+    assert!(viewed.is_error, "{viewed:?}");
+    assert!(viewed.text().starts_with("the input `path` could not be resolved: "), "{viewed:?}");
+    assert!(!viewed.text().contains(bed.data.store().root().to_str().unwrap()), "{viewed:?}");
+    bed.sandbox.cleanup().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_isolates_nothing_has_them_in_a_folder_of_its_own() {
+    let bed = Bed::local().await;
+    assert_eq!(bed.tools.prompt(Some(bed.sandbox.layout())).commands, ArtifactAccess::Variables);
+    let artifacts = [bed.given("sales", b"1,2\n")];
+    assert_eq!(bed.bash(&artifacts, "cat $ARTIFACT_SALES").await, "1,2\n");
+    assert_eq!(bed.view(&artifacts, "file://sales").await.text(), "     1\t1,2\n");
+    let seen = bed.bash(&artifacts, "dirname $ARTIFACT_SALES; ls $(dirname $ARTIFACT_SALES)").await;
+    let folder = seen.lines().next().unwrap().to_owned();
+    assert!(seen.ends_with("\nsales\n") && !fs::exists("/artifacts/sales").unwrap(), "{seen}");
+    assert_eq!(bed.bash(&[], &format!("ls {folder}")).await, "[exit code 0, no output]");
+    assert_eq!(bed.view(&[], "skill://csv-helper/assets/sample.csv").await.text(), "     1\tsample\n");
+    bed.sandbox.cleanup().await;
+    assert!(!fs::exists(&folder).unwrap());
+}

@@ -1,0 +1,64 @@
+//! What may stand on the command line about the skills that the model's service keeps.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+const PUSH_EXAMPLES: &str = "\
+Examples:
+  conjure skills push skills --dry-run
+  conjure skills push skills
+  conjure skills remote list --source custom
+
+The key is taken from `ANTHROPIC_API_KEY`; `ANTHROPIC_BASE_URL` names another address of the
+service. A skill is found again there by the record of what was uploaded, else by its title, which
+is its name. Nothing is deleted: what left the folder is told. What broke off is completed by the
+same command. Exit code 1: at least one skill is not there as it is here.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = PUSH_EXAMPLES)]
+pub(crate) struct PushArgs {
+    /// The folder of skills; also a skill's own folder, or a .skill package.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print one JSON object instead of lines.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The data folder, which has the record of what was uploaded, instead of the configured one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum RemoteCommand {
+    /// List them.
+    List {
+        /// Only those that the service comes with, or only your own.
+        #[arg(long, value_enum, value_name = "SOURCE")]
+        source: Option<RemoteSource>,
+        /// Print them as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete skills with all their versions, without asking.
+    Delete {
+        /// The skills' ids.
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+        /// The data folder, in which it was put down what was uploaded, instead of the configured one.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+}
+
+/// Who made a skill of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RemoteSource {
+    /// The service.
+    Anthropic,
+    /// You.
+    Custom,
+}

@@ -1,0 +1,119 @@
+//! `conjure skills remote …`: the skills that the model's service keeps.
+
+use std::path::PathBuf;
+
+use conjure::anthropic::hosted::{Deleted, SkillId, SkillRecord, SkillSource, SkillSync, VersionId};
+use conjure::{Config, Environment};
+use futures_util::TryStreamExt as _;
+use serde_json::{Value, json};
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::hosted_args::{RemoteCommand, RemoteSource};
+use crate::cli::service;
+use crate::cli::skills::push::{NO_SERVICE, record};
+use crate::cli::terminal::{Terminal, printable};
+
+/// Does what the subcommand says.
+pub(super) async fn remote(
+    command: &RemoteCommand,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    match command {
+        RemoteCommand::List { source, json } => {
+            list(source.map(SkillSource::from), *json, config, environment, terminal).await
+        }
+        RemoteCommand::Delete { ids, data } => {
+            delete(ids, data.as_ref(), config, environment, terminal).await
+        }
+    }
+}
+
+impl From<RemoteSource> for SkillSource {
+    fn from(source: RemoteSource) -> Self {
+        match source {
+            RemoteSource::Anthropic => Self::Anthropic,
+            RemoteSource::Custom => Self::Custom,
+        }
+    }
+}
+
+/// Prints the skills, the newest first, as the service has them.
+async fn list(
+    source: Option<SkillSource>,
+    json: bool,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let client = service::client(config, environment, terminal)?;
+    let listed: Result<Vec<SkillRecord>, _> = client.skills().list(source).try_collect().await;
+    let skills = listed.map_err(|error| service::refused(&error, NO_SERVICE))?;
+    if json {
+        let list: Vec<Value> = skills.iter().map(entry).collect();
+        terminal.output(&format!("{:#}", Value::from(list)));
+        return Ok(Exit::Done);
+    }
+    if skills.is_empty() {
+        terminal.note("the service keeps no such skills; `conjure skills push DIR` uploads some");
+    }
+    let width = skills.iter().map(|skill| skill.id.as_str().chars().count()).max().unwrap_or(0);
+    for skill in &skills {
+        let version = skill.latest.as_ref().map_or("none", VersionId::as_str);
+        let title = skill.title.as_deref().unwrap_or_default();
+        let line = format!(
+            "{:<width$}  {:<9}  version {}  {}",
+            printable(skill.id.as_str()),
+            printable(skill.source.as_wire()),
+            printable(version),
+            printable(&title.replace('\n', " ")),
+        );
+        terminal.output(line.trim_end());
+    }
+    Ok(Exit::Done)
+}
+
+fn entry(skill: &SkillRecord) -> Value {
+    json!({
+        "id": skill.id.as_str(),
+        "title": skill.title,
+        "source": skill.source.as_wire(),
+        "version": skill.latest.as_ref().map(VersionId::as_str),
+        "created_at": skill.created_at,
+        "updated_at": skill.updated_at,
+    })
+}
+
+/// Deletes one after the other. One that fails is told, and the others are deleted all the same.
+async fn delete(
+    ids: &[String],
+    data: Option<&PathBuf>,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let client = service::client(config, environment, terminal)?;
+    let sync = SkillSync::new(client.skills(), record(data, config, environment)?);
+    let mut exit = Exit::Done;
+    for id in ids {
+        match sync.delete(&SkillId::new(id)).await {
+            Ok(Deleted { title, versions, .. }) => {
+                let title = title.map(|title| format!(" ({})", printable(&title))).unwrap_or_default();
+                let plural = if versions == 1 { "" } else { "s" };
+                terminal
+                    .output(&format!("deleted {}{title}, with {versions} version{plural}", printable(id)));
+            }
+            Err(error) => {
+                let mut failure = service::failed(error, service::LISTED);
+                failure.message = format!("`{}` is not deleted: {}", printable(id), failure.message);
+                terminal.failure(&failure);
+                if failure.exit.code() > exit.code() {
+                    exit = failure.exit;
+                }
+            }
+        }
+    }
+    Ok(exit)
+}

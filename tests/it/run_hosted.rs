@@ -1,0 +1,66 @@
+//! `conjure run --hosted` against the fake of the service, over HTTP: what is attached goes there, what is made comes here.
+
+use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
+use serde_json::Value;
+
+use crate::support::Conjure;
+
+struct Bed {
+    fake: FakeMessages,
+    temp: tempfile::TempDir,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Bed {
+    fn start(turns: Vec<Reply>) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let fake = runtime.block_on(FakeMessages::builder().hosting().turns(turns).start()).unwrap();
+        Self { fake, temp: tempfile::tempdir().unwrap(), _runtime: runtime }
+    }
+
+    fn run(&self, args: &[&str]) -> Conjure {
+        Conjure::new(["run", "--model", "m", "--hosted", "xlsx,pptx@latest"])
+            .env("ANTHROPIC_API_KEY", "sk-ant-any")
+            .env("ANTHROPIC_BASE_URL", self.fake.base_url())
+            .env("CONJURE_DATA", self.temp.path().join("data"))
+            .args(args)
+    }
+}
+
+#[test]
+fn a_file_goes_to_the_service_and_what_it_makes_comes_here() {
+    let made = HostedRun::new("python make.py").with_file("table.xlsx", "cells").saying("Made it.");
+    let bed = Bed::start(vec![HostedRun::new("python make.py").paused().into(), made.into()]);
+    let (sales, out) = (bed.temp.path().join("sales.csv"), bed.temp.path().join("out"));
+    std::fs::write(&sales, "region,2024\n").unwrap();
+    let finished =
+        bed.run(&["--attach"]).arg(&sales).arg("--out").arg(&out).arg("Make a table of it.").finish().code(0);
+    assert_eq!(finished.stdout, "Made it.\n");
+    assert!(finished.stderr.contains("the model's service runs xlsx, pptx"), "{}", finished.stderr);
+    assert!(!finished.stderr.contains("sandbox"), "nothing runs here: {}", finished.stderr);
+    assert_eq!(std::fs::read_to_string(out.join("table.xlsx")).unwrap(), "cells");
+    let sent = bed.fake.requests().into_iter().find(|request| request.path().starts_with("/v1/messages"));
+    let sent: Value = serde_json::from_slice(sent.unwrap().body()).unwrap();
+    assert_eq!(sent["container"]["skills"][1]["skill_id"], "pptx");
+    assert!(sent["messages"][0]["content"].to_string().contains("container_upload"), "{sent}");
+}
+
+#[test]
+fn what_needs_a_workspace_is_told_what_to_do_instead() {
+    let bed = Bed::start(Vec::new());
+    let finished = bed.run(&["--file", "Cargo.toml", "Hi"]).finish().code(2);
+    assert!(
+        finished.stderr.contains("`--attach` gives the file to the model's service"),
+        "{}",
+        finished.stderr
+    );
+    assert!(bed.fake.requests().is_empty());
+    let nine = ["a", "b", "c", "d", "e", "f", "g", "h", "i"].join(",");
+    let finished = bed.run(&["--hosted", &nine, "Hi"]).finish();
+    assert!(finished.stderr.contains("are too many for one request, which takes 8"), "{}", finished.stderr);
+    let finished = bed.run(&["--hosted", "docx@1", "Hi"]).finish().code(1);
+    assert!(finished.stderr.contains("skill `docx` of version `1` not found"), "{}", finished.stderr);
+    let finished = bed.run(&["--hosted", "a/b", "Hi"]).finish().code(2);
+    assert!(finished.stderr.contains("a hosted skill is `ID` or `ID@VERSION`"), "{}", finished.stderr);
+}
