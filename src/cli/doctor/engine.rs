@@ -1,13 +1,13 @@
 //! Whether containers can be had: the engine, the image, the runtime. Needed where they are the configured kind of sandbox.
 
-use conjure::{Config, Environment, ExecutorKind};
+use conjure::{Config, Environment};
 
 use crate::cli::doctor::check::{Check, Finding};
 
 /// What containers need, as far as it can be told.
 #[cfg(feature = "docker")]
 pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -> Vec<Check> {
-    use conjure::{Docker, EngineAddress, SandboxErrorKind, Sharing};
+    use conjure::{Docker, EngineAddress, ExecutorKind, SandboxErrorKind, Sharing};
 
     let usual = Config::default().in_environment(environment);
     let config = config.unwrap_or(&usual);
