@@ -4,7 +4,6 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use conjure_base::TenantId;
@@ -62,7 +61,7 @@ impl SqliteJournal {
     pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
         let path = open::prepare(folder)?;
         let (writable, site) = open::open(&path, &options)?;
-        Self::start(Arc::new(site), options, writable)
+        Self::start(site, options, writable)
     }
 
     /// Opens the same journal anew, after it was lost and [closed](Self::close): what nobody has open any more is in its files. This
@@ -87,9 +86,10 @@ impl SqliteJournal {
         // From here on what fails drops this, which ends the threads that were started.
         let inner = Inner { site, options, writes, reads, blobs, writers, readers };
         let readers_alive = Arc::new(readers_alive);
-        let threads = (0..inner.options.readers.max(1)).map(|_| inner.start_reader(&readers_alive));
-        let threads = threads.collect::<Result<Vec<_>, _>>()?;
-        inner.start_writer(writable, threads, &Arc::new(writers_alive))?;
+        for _ in 0..inner.options.readers.max(1) {
+            inner.start_reader(&readers_alive)?;
+        }
+        inner.start_writer(writable, &Arc::new(writers_alive))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -172,12 +172,7 @@ fn refuse<T: Send + 'static>(error: JournalError) -> Reply<T> {
 }
 
 impl Inner {
-    fn start_writer(
-        &self,
-        open: Writable,
-        readers: Vec<JoinHandle<()>>,
-        alive: &Arc<watch::Sender<usize>>,
-    ) -> Result<JoinHandle<()>, JournalError> {
+    fn start_writer(&self, open: Writable, alive: &Arc<watch::Sender<usize>>) -> Result<(), JournalError> {
         let writer = Writer {
             site: Arc::clone(&self.site),
             options: self.options.clone(),
@@ -186,17 +181,10 @@ impl Inner {
             open: Some(open),
             garbage: Left::Something,
         };
-        // Two who close the database at once may each think that the other goes on, and leave the log unmerged.
-        let run = || {
-            let connection = writer.run();
-            // One that panicked has said so.
-            readers.into_iter().for_each(|reader| drop(reader.join()));
-            drop(connection);
-        };
-        self.start("writer", &self.writes, alive, run)
+        self.start("writer", &self.writes, alive, || writer.run())
     }
 
-    fn start_reader(&self, alive: &Arc<watch::Sender<usize>>) -> Result<JoinHandle<()>, JournalError> {
+    fn start_reader(&self, alive: &Arc<watch::Sender<usize>>) -> Result<(), JournalError> {
         let log = *self.site.reading();
         let reader = Reader {
             site: Arc::clone(&self.site),
@@ -216,7 +204,7 @@ impl Inner {
         queue: &Arc<Queue<Box<dyn Job>>>,
         alive: &Arc<watch::Sender<usize>>,
         run: impl FnOnce() + Send + 'static,
-    ) -> Result<JoinHandle<()>, JournalError> {
+    ) -> Result<(), JournalError> {
         let (queue, counted) = (Arc::clone(queue), Arc::clone(alive));
         alive.send_modify(|alive| *alive += 1);
         let thread = std::thread::Builder::new().name(format!("journal-{part}")).spawn(move || {
@@ -227,7 +215,7 @@ impl Inner {
             }
             counted.send_modify(|alive| *alive -= 1);
         });
-        thread.map_err(|error| {
+        thread.map(drop).map_err(|error| {
             alive.send_modify(|alive| *alive -= 1);
             of_io(&error, "start a thread for", self.site.database())
         })

@@ -1,8 +1,10 @@
 //! Opening the folder and the database in it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
@@ -41,14 +43,50 @@ pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, JournalError> {
     Ok(folder.join(DATABASE))
 }
 
+/// A connection that is closed while no other of its site is, whatever ends its thread.
+pub(crate) struct Opened {
+    /// Taken when it is closed.
+    connection: Option<Connection>,
+    site: Arc<Site>,
+}
+
+impl Opened {
+    const fn new(connection: Connection, site: Arc<Site>) -> Self {
+        Self { connection: Some(connection), site }
+    }
+}
+
+impl Deref for Opened {
+    type Target = Connection;
+
+    #[expect(clippy::expect_used, reason = "it is taken when this is dropped, and not before")]
+    fn deref(&self) -> &Connection {
+        self.connection.as_ref().expect("it is open")
+    }
+}
+
+impl DerefMut for Opened {
+    #[expect(clippy::expect_used, reason = "it is taken when this is dropped, and not before")]
+    fn deref_mut(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("it is open")
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let _turn = self.site.closing();
+        drop(self.connection.take());
+    }
+}
+
 /// A connection that writes, and the log that it writes to.
 pub(crate) struct Writable {
-    pub(crate) connection: Connection,
+    pub(crate) connection: Opened,
     pub(crate) log: FileId,
 }
 
 /// Opens the database for writing, makes it if it is missing, and brings it to the present format.
-pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Site), JournalError> {
+pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Arc<Site>), JournalError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     // Two who make the same database, or change its format, take turns.
     let _lock = lock(&folder.join("lock"))?;
@@ -56,13 +94,13 @@ pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Si
     prepare_to_write(&connection, path, options)?;
     migrate(&mut connection, path, &STEPS)?;
     sync_folder(folder)?;
-    let site = Site::of(&connection, path)?;
+    let site = Arc::new(Site::of(&connection, path)?);
     let log = *site.reading();
-    Ok((Writable { connection, log }, site))
+    Ok((Writable { connection: Opened::new(connection, Arc::clone(&site)), log }, site))
 }
 
 /// A connection that writes, to a database that was open before. One that is missing is not made.
-pub(crate) fn writer(site: &Site, options: &SqliteOptions) -> Result<Writable, JournalError> {
+pub(crate) fn writer(site: &Arc<Site>, options: &SqliteOptions) -> Result<Writable, JournalError> {
     let connection = connect_again(site)?;
     let prepared = prepare_to_write(&connection, site.database(), options);
     prepared.map_err(|error| site.explain(error))?;
@@ -81,9 +119,10 @@ pub(crate) fn connect(path: &Path, more: OpenFlags) -> Result<Connection, Journa
 }
 
 /// The same to one that was open before, and is where it was.
-fn connect_again(site: &Site) -> Result<Connection, JournalError> {
+fn connect_again(site: &Arc<Site>) -> Result<Opened, JournalError> {
     site.check()?;
     let connection = connect(site.database(), OpenFlags::empty()).map_err(|error| site.explain(error))?;
+    let connection = Opened::new(connection, Arc::clone(site));
     site.check_opened(&connection)?;
     Ok(connection)
 }
@@ -119,7 +158,7 @@ fn prepare_to_write(
 }
 
 /// A connection that reads the database and this log.
-pub(crate) fn reader(site: &Site, log: FileId, options: &SqliteOptions) -> Result<Connection, JournalError> {
+pub(crate) fn reader(site: &Arc<Site>, log: FileId, options: &SqliteOptions) -> Result<Opened, JournalError> {
     let connection = connect_again(site)?;
     let prepared = prepare_to_read(&connection, options);
     prepared.map_err(|error| site.explain(of_sqlite(&error, site.database())))?;

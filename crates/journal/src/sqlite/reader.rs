@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
-
 use super::blobs::Blobs;
 use super::fault::of_sqlite;
 use super::job::Job;
-use super::open;
+use super::open::{self, Opened};
 use super::options::SqliteOptions;
 use super::queue::{Queue, WhenEmpty};
 use super::site::{FileId, Site};
@@ -22,7 +20,7 @@ pub(crate) struct Reader {
     pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
     pub(crate) blobs: Arc<Blobs>,
     /// `None` after it failed: it is opened again for the next call.
-    pub(crate) connection: Option<Connection>,
+    pub(crate) connection: Option<Opened>,
     /// The log that it has open.
     pub(crate) log: FileId,
 }

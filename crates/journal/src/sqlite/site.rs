@@ -9,7 +9,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rusqlite::{Connection, FileControl, MAIN_DB};
 
@@ -44,6 +44,8 @@ pub(crate) struct Site {
     id: FileId,
     /// The log that the writer has open. Held by whoever reads, so that no log is exchanged under a reader.
     open_log: RwLock<FileId>,
+    /// Held by whoever closes a connection.
+    closing: Mutex<()>,
 }
 
 impl Site {
@@ -56,7 +58,13 @@ impl Site {
         let log = PathBuf::from(log);
         let found = FileId::of(&log)?;
         let open_log = found.ok_or_else(|| displaced(&log, Found::Nothing))?;
-        let site = Self { database: database.to_owned(), log, id, open_log: RwLock::new(open_log) };
+        let site = Self {
+            database: database.to_owned(),
+            log,
+            id,
+            open_log: RwLock::new(open_log),
+            closing: Mutex::default(),
+        };
         site.check_opened(connection)?;
         Ok(site)
     }
@@ -106,6 +114,12 @@ impl Site {
     /// The same, to be exchanged for another: waits for whoever reads; nobody does while it is held.
     pub(crate) fn mending(&self) -> RwLockWriteGuard<'_, FileId> {
         self.open_log.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be held while a connection is closed: the last one merges the log into the database, and of two who close at once each may
+    /// think that the other goes on. A log that has lost its name would be lost then.
+    pub(crate) fn closing(&self) -> MutexGuard<'_, ()> {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What failed because the database is not where it was says so.

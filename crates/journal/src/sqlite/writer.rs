@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::TransactionBehavior;
 
 use super::blobs::Blobs;
 use super::fault::{Failure, of_sqlite};
@@ -35,16 +35,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes until the queue is closed and empty. Gives the connection back.
-    pub(crate) fn run(mut self) -> Option<Connection> {
+    /// Writes until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
         loop {
             let when_empty = match self.garbage {
                 Left::Something => WhenEmpty::Return,
                 Left::Nothing => WhenEmpty::Wait,
             };
-            let Some(group) = self.queue.take(self.options.group, when_empty) else {
-                return self.open.map(|open| open.connection);
-            };
+            let Some(group) = self.queue.take(self.options.group, when_empty) else { return };
             if !group.is_empty() {
                 self.write(group);
             }
