@@ -10,6 +10,7 @@ mod options;
 mod root;
 
 mod index;
+mod locks;
 mod tenants;
 
 pub use error::RuntimeError;

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use conjure_base::{Deadline, TenantId};
 use dashmap::DashMap;
+use tokio::sync::OwnedMutexGuard;
 
 use super::error::RuntimeError;
+use super::locks::TenantLocks;
 use crate::supervision::{
     ChildId, Counts, Domain, Dynamic, GivenUp, Partitions, RequestError, StartError, Supervisor,
     SupervisorSpec,
@@ -20,18 +22,13 @@ pub(crate) struct Tenants {
     partitions: Partitions,
     capacity: usize,
     known: DashMap<TenantId, Supervisor>,
-    /// One caller at a time has a tenant's supervisor started.
-    starting: tokio::sync::Mutex<()>,
+    /// One caller at a time has a tenant's supervisor started or ended.
+    changing: TenantLocks,
 }
 
 impl Tenants {
     pub(crate) fn new(partitions: Partitions, capacity: usize) -> Arc<Self> {
-        Arc::new(Self {
-            partitions,
-            capacity,
-            known: DashMap::new(),
-            starting: tokio::sync::Mutex::default(),
-        })
+        Arc::new(Self { partitions, capacity, known: DashMap::new(), changing: TenantLocks::default() })
     }
 
     /// What a partition is: its tenants fail each for itself.
@@ -52,7 +49,7 @@ impl Tenants {
         if let Some(known) = self.known(tenant) {
             return Ok(known);
         }
-        let _one = self.starting.lock().await;
+        let _one = self.lock(tenant, deadline).await?;
         if let Some(known) = self.known(tenant) {
             return Ok(known);
         }
@@ -77,7 +74,7 @@ impl Tenants {
     /// Ends the tenant's supervisor with all its sessions, in order, and forgets it.
     pub(crate) async fn end(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), RuntimeError> {
         // Nobody has it started meanwhile.
-        let _one = self.starting.lock().await;
+        let _one = self.lock(tenant, deadline).await?;
         let id = ChildId::new(tenant.as_str())?;
         match self.partitions.terminate_child(&id, deadline).await {
             Ok(()) | Err(RequestError::NotFound(_)) => {}
@@ -85,6 +82,14 @@ impl Tenants {
         }
         self.known.remove(tenant);
         Ok(())
+    }
+
+    async fn lock(&self, tenant: &TenantId, deadline: Deadline) -> Result<OwnedMutexGuard<()>, RuntimeError> {
+        if let Some(locked) = self.changing.lock(tenant, deadline).await {
+            return Ok(locked);
+        }
+        let late = RequestError::DeadlinePassed(ChildId::new(tenant.as_str())?);
+        Err(RuntimeError::Tenant(StartError::Request(late)))
     }
 
     /// The sessions of all tenants.
