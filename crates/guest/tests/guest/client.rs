@@ -25,6 +25,9 @@ pub(crate) const PLENTY: u32 = u32::MAX;
 
 static NEXT_MARK: AtomicU32 = AtomicU32::new(0);
 
+/// Ports for guests to listen at: below those that the system gives to whoever asks for any.
+const PORTS: std::ops::Range<u32> = 20_000..32_000;
+
 /// A guest, and folders for it.
 pub(crate) struct Guest {
     child: Child,
@@ -76,6 +79,20 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "it never came about: {what}");
         #[expect(clippy::disallowed_methods, reason = "a bounded poll of /proc and of files")]
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A port that nobody listens at, and that no other test is given.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id() * 64;
+    loop {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + number % (PORTS.end - PORTS.start);
+        let port = u16::try_from(port).expect("it is below the last port");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
     }
 }
 
@@ -132,10 +149,7 @@ impl Guest {
 
     /// A greeted guest whose commands find a proxy, and where.
     pub(crate) fn start_with_proxy() -> (Self, SocketAddrV4) {
-        // Free a moment ago, and the system does not give it to anybody else soon.
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = free.local_addr().expect("it is bound").port();
-        drop(free);
+        let port = free_port();
         let guest = Self::start_silent();
         let hello = Hello { proxy: Some(ProxySpec { port }), ..guest.hello() };
         (guest.greeted(&hello), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
