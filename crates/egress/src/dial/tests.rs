@@ -1,7 +1,24 @@
 use conjure_base::SystemClock;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use super::*;
+
+/// A socket for each of these addresses of the machine, at a port that is nobody else's at any of them. None listens.
+fn held<const COUNT: usize>(addresses: [&str; COUNT]) -> [(TcpSocket, SocketAddr); COUNT] {
+    loop {
+        let mut port = 0;
+        let bound = addresses.map(|address| {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(address.parse().unwrap(), port)).ok()?;
+            let address = socket.local_addr().unwrap();
+            port = address.port();
+            Some((socket, address))
+        });
+        if bound.iter().all(Option::is_some) {
+            return bound.map(Option::unwrap);
+        }
+    }
+}
 
 fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
     texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 1)).collect()
@@ -20,19 +37,15 @@ fn families_alternate_and_the_first_one_stays_first() {
 
 #[tokio::test]
 async fn an_address_that_refuses_is_passed_over() {
-    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let candidates = ["127.0.0.1", "127.0.0.3", "127.0.0.2"];
-    let candidates = candidates.map(|text| SocketAddr::new(text.parse().unwrap(), port)).to_vec();
-    let (_stream, address) = dial(candidates, &SystemClock).await.unwrap();
-    assert_eq!(address, listener.local_addr().unwrap());
+    let [first, second, (third, address)] = held(["127.0.0.1", "127.0.0.3", "127.0.0.2"]);
+    let _listener = third.listen(1).unwrap();
+    let (_stream, found) = dial(vec![first.1, second.1, address], &SystemClock).await.unwrap();
+    assert_eq!(found, address);
 }
 
 #[tokio::test]
 async fn when_all_refuse_the_last_one_is_heard() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let [(_socket, address)] = held(["127.0.0.1"]);
     let error = dial(vec![address], &SystemClock).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(dial(Vec::new(), &SystemClock).await.unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use conjure_egress::{Egress, Policy};
 use futures_util::FutureExt;
@@ -58,7 +59,11 @@ async fn a_dropped_connection_hangs_up_on_both_ends_and_frees_its_place() {
                 let _ = hear(&mut stream).await;
             }
         }
-        assert!(reached > 0, "no poll got as far as the server");
+        if reached == 0 {
+            // A connection may take its time on a machine that is busy.
+            let late = tokio::time::timeout(Duration::from_secs(60), listener.accept()).await;
+            assert!(late.is_ok(), "no poll got as far as the server");
+        }
     }
 }
 

@@ -89,7 +89,7 @@ async fn a_body_that_is_malformed_ends_the_request() {
     );
     let answer = proxy.ask(request).await;
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("its chunks are malformed"), "{answer}");
-    assert!(!heard.all()[0].contains("0\r\n\r\n"));
+    assert!(!heard.first().await.contains("0\r\n\r\n"));
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conjure_egress::{AddressKind, AddressPolicy, AllowList, Egress, FixedResolver, Policy, Reason};
+use conjure_egress::{AddressKind, AddressPolicy, AllowList, FixedResolver, Policy, Reason};
 
-use crate::support::{Proxy, Server, limited, resolver};
+use crate::support::{Proxy, Server, limited, nobody, resolver, timeless};
 
 /// Asks for `host:port` in each protocol, and says how each was refused: the status, the SOCKS reply, the reasons.
 async fn refused(proxy: &Proxy, host: &str, port: u16) -> Reason {
@@ -33,7 +33,7 @@ async fn refused(proxy: &Proxy, host: &str, port: u16) -> Reason {
 #[tokio::test]
 async fn no_spelling_of_an_address_that_is_not_public_passes() {
     // Any host may be asked for, and only public addresses are dialled.
-    let proxy = Proxy::start_with(Egress::new(Policy::Full)).await;
+    let proxy = Proxy::start_with(timeless(Policy::Full)).await;
     for (kind, hosts) in [
         (
             AddressKind::Loopback,
@@ -121,7 +121,7 @@ async fn a_name_with_an_address_that_is_not_public_is_refused_whole() {
         resolver.with(name.parse().unwrap(), addresses.iter().map(|address| address.parse().unwrap()))
     });
     for policy in [Policy::Full, limited("*.example")] {
-        let proxy = Proxy::start_with(Egress::new(policy).with_resolver(Arc::new(resolver.clone()))).await;
+        let proxy = Proxy::start_with(timeless(policy).with_resolver(Arc::new(resolver.clone()))).await;
         for (name, _) in names {
             let reason = refused(&proxy, name, 443).await;
             assert!(matches!(reason, Reason::NotPublic { .. }), "{name}: {reason:?}");
@@ -155,8 +155,7 @@ async fn what_is_not_on_the_list_is_refused_and_not_even_resolved() {
 
 #[tokio::test]
 async fn a_listed_address_that_is_not_public_is_refused_all_the_same() {
-    let egress =
-        Egress::new(limited("127.0.0.1, 169.254.169.254, [::1]")).with_resolver(Arc::new(resolver()));
+    let egress = timeless(limited("127.0.0.1, 169.254.169.254, [::1]")).with_resolver(Arc::new(resolver()));
     let proxy = Proxy::start_with(egress).await;
     for host in ["127.0.0.1", "169.254.169.254", "[::1]"] {
         let reason = refused(&proxy, host, 80).await;
@@ -175,9 +174,7 @@ async fn without_a_network_everything_is_refused() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_told_from_one_that_is_refused() {
-    let (server, _) = Server::saying("", "never").await;
-    let port = server.port;
-    drop(server);
+    let (_held, port) = nobody();
     let proxy = Proxy::start(Policy::Full).await;
     let reason = refused(&proxy, "good.example", port).await;
     assert_eq!(reason, Reason::NotConnected { problem: std::io::ErrorKind::ConnectionRefused });
@@ -242,7 +239,7 @@ async fn a_wide_range_does_not_hold_the_machines_own_address() {
     let Some(own) = own_address() else { return };
     let addresses = AddressPolicy::public_only().allow_addresses(["0.0.0.0/0".parse().unwrap()]);
     let resolver = FixedResolver::new().with("own.example".parse().unwrap(), [own]);
-    let egress = Egress::new(Policy::Full).with_addresses(addresses).with_resolver(Arc::new(resolver));
+    let egress = timeless(Policy::Full).with_addresses(addresses).with_resolver(Arc::new(resolver));
     let proxy = Proxy::start_with(egress).await;
     for host in ["own.example", &own.to_string()] {
         assert_eq!(refused(&proxy, host, 80).await, Reason::OwnAddress { address: own });

@@ -8,10 +8,12 @@ use conjure_egress::{AddressPolicy, Egress, FixedResolver, Observe, Policy, Reas
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+
+use crate::clock::ManualClock;
 
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -24,6 +26,10 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { refusals: watch::Sender::default(), connected: Mutex::default() })
+    }
+
     pub(crate) fn refusals(&self) -> Vec<Refusal> {
         self.refusals.borrow().clone()
     }
@@ -63,7 +69,7 @@ impl Proxy {
     }
 
     pub(crate) async fn start_with(egress: Egress) -> Self {
-        let recorder = Arc::new(Recorder { refusals: watch::Sender::default(), connected: Mutex::default() });
+        let recorder = Recorder::new();
         let egress = egress.with_observer(Arc::clone(&recorder) as Arc<dyn Observe>);
         let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -101,11 +107,24 @@ impl Proxy {
     }
 }
 
-/// What the tests change little of.
+/// What the tests change little of. Its time stands still: no bound ends a connection because the machine is busy.
 pub(crate) fn egress(policy: Policy) -> Egress {
-    Egress::new(policy)
+    timeless(policy)
         .with_resolver(Arc::new(resolver()))
         .with_addresses(AddressPolicy::public_only().allow_addresses([LOOPBACK.into()]))
+}
+
+/// A way out like that of production, but for time, which stands still.
+pub(crate) fn timeless(policy: Policy) -> Egress {
+    Egress::new(policy).with_clock(Arc::new(ManualClock::new()))
+}
+
+/// A port of loopback at which nobody listens, as long as what holds it is there.
+pub(crate) fn nobody() -> (TcpSocket, u16) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((LOOPBACK, 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
 }
 
 pub(crate) fn resolver() -> FixedResolver {
@@ -177,11 +196,24 @@ impl Server {
 
 /// What a server has heard, by connection.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard(Arc<watch::Sender<Vec<String>>>);
+pub(crate) struct Heard(Arc<watch::Sender<Vec<Conversation>>>);
+
+#[derive(Debug, Clone, Default)]
+struct Conversation {
+    said: String,
+    is_over: bool,
+}
 
 impl Heard {
     pub(crate) fn all(&self) -> Vec<String> {
-        self.0.borrow().clone()
+        self.0.borrow().iter().map(|heard| heard.said.clone()).collect()
+    }
+
+    /// What it has heard in its first connection, once that is over.
+    pub(crate) async fn first(&self) -> String {
+        let mut all = self.0.subscribe();
+        let is_over = |all: &Vec<Conversation>| all.first().is_some_and(|first| first.is_over);
+        all.wait_for(is_over).await.unwrap()[0].said.clone()
     }
 
     async fn serve(&self, mut stream: TcpStream, answer: &str, end: &str) {
@@ -189,19 +221,20 @@ impl Heard {
             let mut at = 0;
             self.0.send_modify(|heard| {
                 at = heard.len();
-                heard.push(String::new());
+                heard.push(Conversation::default());
             });
             at
         };
         let mut buffer = vec![0; 1 << 16];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
             let piece: String = buffer[..count].iter().map(|byte| char::from(*byte)).collect();
-            self.0.send_modify(|heard| heard[at].push_str(&piece));
-            let has_ended = self.0.borrow()[at].ends_with(end);
+            self.0.send_modify(|heard| heard[at].said.push_str(&piece));
+            let has_ended = self.0.borrow()[at].said.ends_with(end);
             if has_ended {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
         }
+        self.0.send_modify(|heard| heard[at].is_over = true);
     }
 }
 
