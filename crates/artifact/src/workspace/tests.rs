@@ -48,7 +48,10 @@ impl Bed {
         };
         let before = changed(&probe);
         while changed(&probe) < before + SLACK * 2 {}
-        SystemClock.timestamp()
+        let began = SystemClock.timestamp();
+        // What is written from now on is dated no earlier, however far that clock was behind.
+        while changed(&probe) < Duration::from_millis(began.millis()) {}
+        began
     }
 
     async fn produced(&self, began: Timestamp) -> Produced {

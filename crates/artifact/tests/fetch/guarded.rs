@@ -7,7 +7,7 @@ use conjure_base::SystemClock;
 use conjure_egress::{Egress, FixedResolver, Policy};
 use tokio::net::TcpListener;
 
-use crate::support::{Bed, Counting, LOOPBACK, Site, ok, options};
+use crate::support::{Bed, Counting, LOOPBACK, Site, nobody, ok, options};
 
 #[tokio::test]
 async fn a_url_leads_to_bytes_in_the_store() {
@@ -170,8 +170,8 @@ async fn a_name_without_an_address_may_have_one_later() {
 
 #[tokio::test]
 async fn nobody_listens_is_a_failure_that_may_pass() {
-    let free = TcpListener::bind((LOOPBACK, 0)).await.unwrap().local_addr().unwrap().port();
-    let error = Bed::new().fetch(&format!("http://good.example:{free}/")).await.unwrap_err();
+    let (_held, port) = nobody();
+    let error = Bed::new().fetch(&format!("http://good.example:{port}/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FetchFailed);
     assert!(error.is_retryable() && error.to_string().contains("the connection failed"), "{error}");
 }

@@ -9,16 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conjure_artifact::{
     ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch as _, FetchRequest, Fetched, HttpFetch,
 };
-use conjure_base::{Clock, Deadline, SystemClock, TenantId};
+use conjure_base::{Clock, Deadline, TenantId};
 use conjure_egress::{AddressPolicy, Egress, FixedResolver, HostName, Policy, Resolve};
 use conjure_store::{Store, Usage, Verify};
 use futures_util::future::BoxFuture;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+use crate::clock::ManualClock;
 
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -38,7 +40,8 @@ impl Default for Settings {
             options: options(),
             policy: Policy::Full,
             resolver: Arc::new(resolver()),
-            clock: Arc::new(SystemClock),
+            // Time stands still: no limit ends a fetch because the machine is busy.
+            clock: Arc::new(ManualClock::new()),
             roots: Vec::new(),
         }
     }
@@ -53,6 +56,14 @@ pub(crate) fn options() -> ArtifactOptions {
             .to_vec(),
         ..ArtifactOptions::default()
     }
+}
+
+/// A port of loopback at which nobody listens, as long as what holds it is there.
+pub(crate) fn nobody() -> (TcpSocket, u16) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((LOOPBACK, 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
 }
 
 pub(crate) fn resolver() -> FixedResolver {
@@ -126,6 +137,7 @@ impl Bed {
 
     /// A store of its own for the same fetch.
     pub(crate) fn of(fetch: HttpFetch, tenant: &str) -> Self {
+        crate::told::log();
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("store")).unwrap();
         Self { fetch, store, tenant: TenantId::new(tenant).unwrap(), _folder: folder }

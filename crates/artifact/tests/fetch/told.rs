@@ -1,7 +1,7 @@
 //! What the log is told of a fetch: whose server, how much, how long; never what of it.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -11,7 +11,7 @@ use crate::support::{Bed, Site, ok};
 
 /// Keeps the events of fetches as text.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
+pub(crate) struct Log(Arc<Mutex<String>>);
 
 struct Fields<'a>(&'a mut String);
 
@@ -39,11 +39,18 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
+/// The log of the whole process. Every test begins with it: what is told first while nobody listens is never told.
+pub(crate) fn log() -> &'static Log {
+    static LOG: OnceLock<Log> = OnceLock::new();
+    LOG.get_or_init(|| {
+        let log = Log::default();
+        tracing::subscriber::set_global_default(log.clone()).unwrap();
+        log
+    })
+}
+
 #[tokio::test]
 async fn a_fetch_is_told_without_what_it_was_about() {
-    let log = Log::default();
-    // For the whole process: other tests are told of by other hosts.
-    tracing::subscriber::set_global_default(log.clone()).unwrap();
     let site = Site::answering(|head| match head.path() {
         path if path.starts_with("/canary-good") => ok("X-Canary: canary\r\n", "canary body"),
         _ => b"HTTP/1.1 404 canary\r\nContent-Length: 6\r\n\r\ncanary".to_vec(),
@@ -55,7 +62,8 @@ async fn a_fetch_is_told_without_what_it_was_about() {
     bed.fetch(&site.url("told.example", "/canary-bad")).await.unwrap_err();
     bed.fetch("http://told-private.example/canary?canary").await.unwrap_err();
     bed.fetch("http://canary:canary@told.example/canary").await.unwrap_err();
-    let told = log.0.lock().unwrap().clone();
+    let told = log().0.lock().unwrap().clone();
+    // Other tests are told of by other hosts.
     let lines: Vec<&str> = told.lines().filter(|line| line.contains("host=told")).collect();
     let has = |line: usize, parts: &[&str]| {
         assert!(parts.iter().all(|part| lines[line].contains(part)), "{told}");

@@ -5,6 +5,7 @@
 )]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_artifact::{ArtifactOptions, Fetch as _, FetchRequest, HttpFetch};
 use conjure_base::{Deadline, SystemClock, TenantId};
@@ -45,6 +46,8 @@ async fn a_quarter_of_a_gigabyte_takes_a_few_megabytes() {
         allowed_schemes: vec!["http".to_owned()],
         blocked_hosts: Vec::new(),
         url_max_size: 1 << 30,
+        // It is about memory: a machine that is busy may take its time.
+        url_timeout: Duration::from_secs(3600),
         ..ArtifactOptions::default()
     };
     let addresses = AddressPolicy::public_only().allow_addresses([address.ip().into()]);
