@@ -9,7 +9,7 @@ use std::path::Path;
 use conjure_base::{Clock as _, Digest, SystemClock, Timestamp};
 use conjure_store::{Durability, Inserted, Linked, Store, StoreErrorKind, StoreOptions, Variant, Verify};
 
-use crate::support::{Bed, mode, open, set_mode};
+use crate::support::{Bed, let_time_pass, mode, open, set_mode};
 
 const GO_ON: &dyn Fn() -> bool = &|| true;
 
@@ -95,6 +95,7 @@ fn a_broken_promise_is_an_error_at_the_next_use() {
     assert_eq!(again.digest, Digest::of(b"Xello"));
     assert_eq!(bytes(&bed.store, &again.digest), b"Xello");
     // With the old bytes and date it would be what it was; with the date of now it is a new link.
+    let_time_pass(&bed, &path);
     fs::write(&path, b"hello").unwrap();
     let (back, _) = freeze(&bed.store, &path);
     assert_eq!((back.digest, back.is_new), (digest, true));
@@ -198,19 +199,6 @@ fn frozen_links_are_collected_by_their_last_use() {
     assert_eq!((collected.removed, collected.kept, collected.bytes), (1, 1, 0), "its owner has it still");
     assert_eq!(bed.store.size(&gone_digest).unwrap(), None);
     assert_eq!(fs::read(&gone).unwrap(), b"gone");
-}
-
-/// Waits until files that are changed now have a later date than this one, and yields that of this one, in milliseconds.
-fn let_time_pass(bed: &Bed, path: &Path) -> u64 {
-    let changed = |path: &Path| {
-        let file = fs::metadata(path).unwrap();
-        u64::try_from(file.ctime() * 1_000 + file.ctime_nsec() / 1_000_000).unwrap()
-    };
-    let then = changed(path);
-    while changed(&bed.file("now", b"")) < then + 2 {
-        std::thread::yield_now();
-    }
-    then
 }
 
 #[test]

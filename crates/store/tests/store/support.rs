@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::future::Future;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
 
-/// A clock that is an hour ahead: every file has been as it is for long.
+/// A clock that stands still.
 #[derive(Debug)]
-pub(crate) struct Ahead;
+pub(crate) struct At(pub(crate) Timestamp);
 
-impl Clock for Ahead {
+impl Clock for At {
     fn timestamp(&self) -> Timestamp {
-        Timestamp::from_millis(SystemClock.timestamp().millis() + 3_600_000)
+        self.0
     }
 
     fn deadline(&self, after: Duration) -> Deadline {
@@ -53,9 +53,14 @@ impl Bed {
         Self { folder, store }
     }
 
-    /// A bed whose store remembers files at once.
+    /// A bed whose store's clock stands still.
+    pub(crate) fn at(moment: Timestamp) -> Self {
+        Self::with(StoreOptions { durability: Durability::Process, clock: Arc::new(At(moment)) })
+    }
+
+    /// A bed whose store remembers files at once: by its clock, an hour ahead, every file has been as it is for long.
     pub(crate) fn ahead() -> Self {
-        Self::with(StoreOptions { durability: Durability::Process, clock: Arc::new(Ahead) })
+        Self::at(Timestamp::from_millis(SystemClock.timestamp().millis() + 3_600_000))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -81,6 +86,19 @@ impl Bed {
     pub(crate) fn assert_tidy(&self) {
         assert_eq!(self.store.usage().unwrap().temporary, 0);
     }
+}
+
+/// Waits until files that are changed now have a later date than this one, and yields that of this one, in milliseconds.
+pub(crate) fn let_time_pass(bed: &Bed, path: &Path) -> u64 {
+    let changed = |path: &Path| {
+        let file = fs::metadata(path).unwrap();
+        u64::try_from(file.ctime() * 1_000 + file.ctime_nsec() / 1_000_000).unwrap()
+    };
+    let then = changed(path);
+    while changed(&bed.file("now", b"")) < then + 2 {
+        std::thread::yield_now();
+    }
+    then
 }
 
 pub(crate) fn open(folder: &Path) -> OwnedFd {
