@@ -1,8 +1,11 @@
 //! What goes wrong on purpose.
 
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure_anthropic::fake::{FakeMessages, RateLimit, Refusal, Reply};
+use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
 use conjure_conversation::{ApiErrorKind, Block};
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
@@ -135,17 +138,55 @@ async fn bodies_travel_in_pieces_of_any_size_and_are_cut_at_any_byte() {
     assert_eq!((empty.status, empty.text().as_str(), empty.header("content-type")), (200, "", None));
 }
 
-#[tokio::test(start_paused = true)]
+/// A clock by which time passes only where somebody sleeps, and there at once.
+#[derive(Debug, Clone)]
+struct Leaping {
+    origin: Deadline,
+    elapsed: Arc<Mutex<Duration>>,
+}
+
+impl Leaping {
+    fn new() -> Self {
+        Self { origin: SystemClock.deadline(Duration::ZERO), elapsed: Arc::default() }
+    }
+
+    fn since_origin(&self, deadline: Deadline) -> Duration {
+        deadline.instant().unwrap() - self.origin.instant().unwrap()
+    }
+}
+
+impl Clock for Leaping {
+    fn timestamp(&self) -> Timestamp {
+        SystemClock.timestamp()
+    }
+
+    fn deadline(&self, after: Duration) -> Deadline {
+        Deadline::at(self.origin.instant().unwrap() + *self.elapsed.lock().unwrap() + after)
+    }
+
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        self.since_origin(deadline).saturating_sub(*self.elapsed.lock().unwrap())
+    }
+
+    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        let clock = self.clone();
+        Box::pin(async move {
+            let until = clock.since_origin(deadline);
+            let mut elapsed = clock.elapsed.lock().unwrap();
+            *elapsed = until.max(*elapsed);
+        })
+    }
+}
+
+#[tokio::test]
 async fn drips_and_delays_take_the_time_that_is_said() {
-    let clock: &dyn conjure_base::Clock = &conjure_base::SystemClock;
+    let clock = Leaping::new();
     let second = Duration::from_secs(1);
-    let fake = start(FakeMessages::builder().turns([words().delayed(5 * second).dripping(2 * second)])).await;
-    let far = clock.deadline(Duration::from_secs(10_000));
-    let before = clock.remaining(far);
+    let turns = [words().delayed(5 * second).dripping(2 * second)];
+    let fake = start(FakeMessages::builder().clock(Arc::new(clock.clone())).turns(turns)).await;
     let answered = post(&fake, &streamed([user("Hi")])).await;
-    // Paused time also runs on while sockets are read, so there is no upper bound.
     let events = u32::try_from(answered.events().len()).unwrap();
-    assert!(before - clock.remaining(far) >= 5 * second + 2 * second * (events - 1));
+    assert_eq!(*clock.elapsed.lock().unwrap(), 5 * second + 2 * second * (events - 1));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The clients of skills and files against the fake, in both profiles.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +16,7 @@ use conjure_skill::{Mode, Package, PackageLimits, pack_file};
 use futures_util::TryStreamExt as _;
 use secrecy::SecretString;
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 use crate::support::{KEY, start};
 
@@ -343,8 +345,10 @@ async fn what_reads_or_deletes_is_repeated_and_what_creates_only_where_it_was_re
     }
     assert_eq!(all(skills.list(Some(SkillSource::Custom))).await.len(), 1);
     // No connection: nothing has happened, and it is tried again as often as anything.
-    let url = fake.base_url();
-    fake.stop().await;
+    // As long as this has the port, nobody else listens there.
+    let nobody = TcpSocket::new_v4().unwrap();
+    nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let url = format!("http://{}", nobody.local_addr().unwrap());
     let config = Config::new(SecretString::from(KEY)).with_base_url(url).with_retries(1).with_seed(1);
     let error = Client::new(&config).unwrap().skills().upload(&path, Upload::new()).await.unwrap_err();
     assert_eq!(error.kind(), HostedErrorKind::Connection);

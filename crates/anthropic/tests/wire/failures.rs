@@ -1,12 +1,13 @@
 //! Everything that is not an answer: each ends in time, with a typed error that shows no secret.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use conjure_anthropic::AnswerLimits;
 use conjure_conversation::{ApiErrorKind, Model, ModelError, ModelErrorKind};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::clock::ManualClock;
 use crate::events::{block, message, ping, saying, sse, start, text_delta};
@@ -131,10 +132,11 @@ async fn a_key_that_the_service_echoes_is_redacted() {
 
 #[tokio::test]
 async fn a_service_that_is_not_there_is_a_connection_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // As long as it has its port, nobody else listens there.
+    let nobody = TcpSocket::new_v4().unwrap();
+    nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let server = Server::always("").await;
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    let url = format!("http://{}", nobody.local_addr().unwrap());
     let config = config(&server).with_base_url(url).with_retries(0);
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection);

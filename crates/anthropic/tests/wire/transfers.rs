@@ -1,5 +1,6 @@
 //! Uploads and downloads in time: what stands still ends, what moves goes on, and what is over leaves nothing.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use conjure_anthropic::hosted::{
 use futures_util::TryStreamExt as _;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 
 use crate::clock::ManualClock;
@@ -63,7 +64,11 @@ async fn an_answer_that_does_not_come_ends_the_call_and_an_upload_may_have_arriv
 #[tokio::test]
 async fn a_slow_upload_goes_on_as_long_as_it_moves() {
     const SIZE: usize = 48 << 20;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    // Else the system may hold so much of it that all is sent before half of it is read.
+    socket.set_recv_buffer_size(1 << 20).unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let listener = socket.listen(1).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let clock = ManualClock::new();
     let key = secrecy::SecretString::from(crate::support::KEY);
