@@ -54,11 +54,17 @@ impl Subscriber for Collector {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_one_trace_without_content() {
+    let turn = async || {
+        let answers = vec![calls(&[("bash", "canary-id")]), text("canary answer")];
+        let world = World::new(FakeModel::in_turn(answers));
+        let mut conversation = world.load().await;
+        world.turn(&mut conversation, start("canary question")).await;
+    };
+    // A call site that another test's thread uses for the first time meanwhile would be taken for one that nobody listens to.
+    turn().await;
     let collector = Collector::default();
     let guard = tracing::subscriber::set_default(collector.clone());
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "canary-id")]), text("canary answer")]));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("canary question")).await;
+    turn().await;
     drop(guard);
     let seen = collector.0.lock().unwrap();
     let agent = Some("invoke_agent");
