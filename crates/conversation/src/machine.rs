@@ -507,7 +507,7 @@ fn unknown_effects(turn: &Turn, error: ModelError) -> Vec<EventKind> {
     ]
 }
 
-/// Ends the turn: every open call gets its result first.
+/// Ends the turn: every open call gets its result first, and of a model call that may have done something the model is told.
 fn close(state: &State, turn: &Turn, stop: TurnStop) -> Vec<EventKind> {
     let mut kinds: Vec<EventKind> = state
         .open_calls()
@@ -518,8 +518,14 @@ fn close(state: &State, turn: &Turn, stop: TurnStop) -> Vec<EventKind> {
             _ => Some(not_run(&open.call.id, &stop)),
         })
         .collect();
-    if let Phase::Compacting(_) = turn.phase {
-        kinds.push(EventKind::CompactionAbandoned { turn: turn.id, compaction: turn.compactions });
+    match turn.phase {
+        Phase::Compacting(_) => {
+            kinds.push(EventKind::CompactionAbandoned { turn: turn.id, compaction: turn.compactions });
+        }
+        Phase::Calling(CallEffects::Possible) => {
+            kinds.push(EventKind::ModelTold { note: Block::text(EFFECTS_UNKNOWN) });
+        }
+        _ => {}
     }
     kinds.push(finish(turn, stop));
     kinds

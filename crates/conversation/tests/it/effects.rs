@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use conjure_base::{ContainerId, Timestamp, TurnId};
 use conjure_conversation::{
-    CallEffects, Command, CommandKind, Event, EventKind, HostedSkill, Limits, Model, ModelErrorKind,
-    ModelStream, Profile, Request, SessionStopReason, State, Step, TurnOptions, TurnOutcome, TurnStop, apply,
-    decide, model_fn, next,
+    Block, CallEffects, Command, CommandKind, Event, EventKind, HostedSkill, InterruptCause, Limits, Model,
+    ModelErrorKind, ModelStream, Profile, Request, SessionStopReason, State, Step, StopReason, TurnOptions,
+    TurnOutcome, TurnStop, apply, decide, model_fn, next, pairing,
 };
 
-use crate::support::{FakeModel, World, start, start_call_with, text};
+use crate::support::{FakeModel, World, answer, start, start_call_with, text};
 
 fn act(state: &mut State, kind: CommandKind) -> Vec<Event> {
     let events = decide(state, Command { at: Timestamp::default(), kind }).unwrap();
@@ -77,6 +77,48 @@ fn a_call_is_sent_again_by_itself_only_where_it_is_recorded_to_have_no_effects()
             act(&mut state, start_call_with(recorded));
             check_recovery(state, recorded);
         }
+    }
+}
+
+#[test]
+fn the_model_is_told_of_a_call_that_was_broken_off_and_may_have_acted() {
+    for cause in [InterruptCause::Cancelled, InterruptCause::Deadline, InterruptCause::WallClock] {
+        for effects in [CallEffects::None, CallEffects::Possible] {
+            for (mut state, _) in sessions() {
+                act(&mut state, start_call_with(effects));
+                let is_told = |event: &&Event| matches!(event.kind, EventKind::ModelTold { .. });
+                let events = act(&mut state, CommandKind::Interrupt { cause });
+                let expected = usize::from(effects == CallEffects::Possible);
+                assert_eq!(events.iter().filter(is_told).count(), expected, "{effects:?}: {events:?}");
+                // Once it is recorded, a host that ends has nothing to add.
+                assert_eq!(act(&mut state, CommandKind::Recover), []);
+                act(&mut state, start("go on"));
+                let [only] = state.messages() else { panic!("{:?}", state.messages()) };
+                let told = only.text().matches("Check before you repeat it").count();
+                assert_eq!(told, expected, "{effects:?}: {}", only.text());
+            }
+        }
+    }
+}
+
+/// What was paused is not resumed behind it, and its note does not stand among what the service awaits.
+#[test]
+fn a_resumed_pause_that_was_broken_off_leaves_a_valid_history() {
+    for empty in [true, false] {
+        let (mut state, _) = sessions().remove(1);
+        act(&mut state, start_call_with(CallEffects::Possible));
+        let turn = state.turn().unwrap().id();
+        let call = r#"{"type":"server_tool_use","id":"s","name":"bash_code_execution","input":{}}"#;
+        let response = Box::new(answer(vec![Block::from_json(call).unwrap()], StopReason::PauseTurn));
+        act(&mut state, CommandKind::AcceptAnswer { turn, call: 1, response });
+        act(&mut state, start_call_with(CallEffects::Possible));
+        act(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
+        let input = if empty { Vec::new() } else { vec![Block::text("go on")] };
+        act(&mut state, CommandKind::StartTurn { input, limits: Limits::default() });
+        assert_eq!(pairing::check(state.messages()), Ok(()));
+        let [_, paused, last] = state.messages() else { panic!("{:?}", state.messages()) };
+        assert!(paused.text().contains("what came of it is not known"), "{}", paused.text());
+        assert!(last.text().starts_with("[The last request was under way"), "{}", last.text());
     }
 }
 

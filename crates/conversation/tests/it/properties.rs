@@ -262,6 +262,7 @@ proptest! {
         let mut active: Vec<PinnedSkill> = Vec::new();
         let mut granted: Vec<Grant> = Vec::new();
         let mut under_way: Option<CallEffects> = None;
+        let mut to_be_told = false;
         for (moment, op) in (0u64..).zip(ops) {
             let command = Command { at: Timestamp::from_millis(moment), kind: command(&state, op) };
             let Ok(events) = decide(&state, command) else { continue };
@@ -276,16 +277,26 @@ proptest! {
                     EventKind::TurnStarted { queued: Some(id), .. } => prop_assert_eq!(waiting.remove(0), *id),
                     EventKind::Opened { .. } => prop_assert_eq!(record.len(), 0),
                     // Only a call that can have done nothing is forgotten, and so sent again.
-                    EventKind::ModelCallStarted { effects, .. } => under_way = *effects,
+                    EventKind::ModelCallStarted { effects, .. } => {
+                        under_way = *effects;
+                        to_be_told = *effects == Some(CallEffects::Possible);
+                    }
                     EventKind::ModelCallAbandoned { .. } => {
                         prop_assert_eq!(under_way.take(), Some(CallEffects::None));
                     }
                     EventKind::ModelCallFailed { error, .. } if error.kind == ModelErrorKind::OutcomeUnknown => {
-                        prop_assert_eq!(under_way.take(), Some(CallEffects::Possible));
+                        prop_assert_eq!(under_way, Some(CallEffects::Possible));
                     }
+                    // Of a call that may have acted and was broken off, the model is told, once, before its turn ends.
+                    EventKind::ModelTold { .. } => prop_assert!(std::mem::take(&mut to_be_told)),
                     EventKind::ModelAnswered { .. }
                     | EventKind::ModelCallFailed { .. }
-                    | EventKind::TurnFinished { .. } => under_way = None,
+                    | EventKind::TurnFinished { .. } => {
+                        let is_over = matches!(event.kind, EventKind::TurnFinished { .. });
+                        prop_assert!(!is_over || !to_be_told, "nobody says what the call may have done");
+                        under_way = None;
+                        to_be_told = false;
+                    }
                     // What is active is what the last result says that changed it, and nothing else changes it.
                     EventKind::ToolFinished { result: ToolResult { active_skills: Some(now), .. }, outcome } => {
                         prop_assert!(!matches!(outcome, ToolOutcome::Unknown | ToolOutcome::NotRun));
