@@ -22,6 +22,10 @@ use super::outfit::blocking;
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(50);
 
+/// How long a lock may be had by nobody who uses it: a process that this one is just starting has all that was open here, until it
+/// runs its program.
+const STARTING: Duration = Duration::from_secs(1);
+
 /// The gate of a tenant.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -62,12 +66,23 @@ impl Gate {
         }
     }
 
-    /// Waits for the right to remove; `None` where another runtime opens or deletes sessions just now.
+    /// Waits for the right to remove; `None` where another runtime opens or deletes sessions, for longer than a moment.
     pub(crate) async fn alone(&self, deadline: Deadline) -> Result<Option<Alone>, RuntimeError> {
-        let waiting = Arc::clone(&self.turns).write_owned();
-        let turn = self.within(deadline, waiting).await?;
-        let lock = self.locked(File::try_lock).await?;
-        Ok(lock.map(|lock| Alone { _lock: lock, _turn: turn }))
+        let (mut pause, mut tried_since) = (SOON, None);
+        loop {
+            let waiting = Arc::clone(&self.turns).write_owned();
+            let turn = self.within(deadline, waiting).await?;
+            if let Some(lock) = self.locked(File::try_lock).await? {
+                return Ok(Some(Alone { _lock: lock, _turn: turn }));
+            }
+            let until = *tried_since.get_or_insert_with(|| SystemClock.deadline(STARTING).earlier(deadline));
+            if SystemClock.remaining(until).is_zero() {
+                return Ok(None);
+            }
+            // Nobody else waits for what this one cannot have.
+            drop(turn);
+            self.wait(&mut pause, until).await?;
+        }
     }
 
     /// The lock alone, for who is the first of this runtime; `None` where another runtime opens or deletes sessions just now.
@@ -114,5 +129,45 @@ fn try_lock(path: &Path, lock: fn(&File) -> Result<(), TryLockError>) -> Result<
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join;
+
+    use super::*;
+
+    fn soon() -> Deadline {
+        SystemClock.deadline(Duration::from_secs(60))
+    }
+
+    async fn pause(millis: u64) {
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(millis))).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_let_go_of_soon_is_waited_for_and_another_runtime_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gate.lock");
+        let (gate, other) = (Gate::at(&path), Gate::at(&path));
+        // As a process has it that is being started.
+        let inherited = other.pass(soon()).await.unwrap();
+        let let_go = async {
+            pause(500).await;
+            drop(inherited);
+        };
+        let (alone, ()) = join(gate.alone(soon()), let_go).await;
+        assert!(alone.unwrap().is_some());
+        let opening = other.pass(soon()).await.unwrap();
+        let passing = async {
+            pause(500).await;
+            // Nobody of this runtime waits for who cannot have it.
+            gate.pass(SystemClock.deadline(Duration::from_millis(100))).await.unwrap();
+        };
+        let (alone, ()) = join(gate.alone(soon()), passing).await;
+        assert!(alone.unwrap().is_none());
+        drop(opening);
+        assert!(gate.alone(soon()).await.unwrap().is_some());
     }
 }
