@@ -81,7 +81,7 @@ impl Presence {
         for path in &dead.marks {
             // Somebody else was faster, or one began anew under its name.
             let Ok(file) = File::open(path) else { continue };
-            if file.try_lock().is_err() {
+            if file.try_lock_shared().is_err() {
                 continue;
             }
             // Its date says since when it is known.
@@ -96,11 +96,11 @@ impl Presence {
         remove(&self.own);
     }
 
-    /// Whether this owner is a process that is known to be dead.
+    /// Whether this owner is a process that is known to be dead. Those who ask at the same time are not in each other's way.
     pub(crate) fn is_dead(&self, owner: &Owner) -> bool {
         let path = self.folder.join(name_of(owner));
         match File::open(&path) {
-            Ok(file) => file.try_lock().is_ok(),
+            Ok(file) => file.try_lock_shared().is_ok(),
             Err(_) => path.with_extension("dead").exists(),
         }
     }
@@ -116,7 +116,7 @@ impl Presence {
                 _ if path == self.own => {}
                 extension => {
                     let Ok(file) = File::open(&path) else { continue };
-                    if file.try_lock().is_err() {
+                    if file.try_lock_shared().is_err() {
                         continue;
                     }
                     if extension.is_some() {
