@@ -9,7 +9,7 @@ use conjure_anthropic::{Client, Config};
 use conjure_conversation::ApiErrorKind;
 use serde_json::Value;
 
-use crate::support::{Conjure, Finished};
+use crate::support::{Conjure, Finished, eventually};
 
 /// No key of anybody, and long enough to be found wherever it leaks.
 const KEY: &str = "sk-ant-canary-0123456789";
@@ -271,6 +271,10 @@ fn what_is_missing_or_in_the_way_is_told_before_anything_is_sent() {
     lock.try_lock().unwrap();
     told += &bed.push(&[]).code(1).stderr;
     drop(lock);
+    // A process that another test is just starting has what was open here until it runs its program.
+    eventually("nobody has the lock", || {
+        fs::File::open(record.with_extension("lock")).unwrap().try_lock_shared().is_ok()
+    });
     insta::assert_snapshot!("hosted_missing", bed.steady(&told));
     assert_eq!(bed.changes(), ["POST"]);
     let empty = bed.temp.path().join("empty");

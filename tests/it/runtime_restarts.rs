@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use conjure::{
-    Authorization, Contents, Decision, ExecutorKind, Given, Owner, RuntimeError, SessionId, SessionKey,
-    SessionStatus, ToolCall, TurnStop, approver_fn,
+    Authorization, Clock as _, Contents, Decision, ExecutorKind, Given, Owner, RuntimeError, SessionId,
+    SessionKey, SessionStatus, SystemClock, ToolCall, TurnStop, approver_fn,
 };
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 
 use crate::runtime_bed::{Host, ask, follow, say, soon, spec, tenant};
+use crate::runtime_halts::pause;
 
 #[tokio::test]
 async fn an_approval_waits_over_a_restart() {
@@ -253,6 +254,12 @@ async fn the_lease_of_a_host_that_was_killed_is_not_waited_for() {
     lock.lock().unwrap();
     runtime.session(&key.tenant, key.session).await.unwrap_err();
     drop(lock);
+    // A process that another test is just starting has what was open here until it runs its program.
+    let deadline = soon();
+    while std::fs::File::open(&mark).unwrap().try_lock_shared().is_err() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "somebody has the mark");
+        pause().await;
+    }
     let again = runtime.session(&key.tenant, key.session).await.unwrap();
     assert_eq!(ask(&again, "hello").await, "heard: hello");
     runtime.shutdown(soon()).await.unwrap();
