@@ -74,7 +74,7 @@ async fn sessions_of_another_key_do_not_wait_for_one_that_is_limited() {
     let options =
         host.options().model("limited", of(&limited, "sk-limited")).model("free", of(&free, "sk-free"));
     let runtime = Runtime::spawn(options).await.unwrap();
-    let limits = Limits { wall_clock: Some(Duration::from_millis(500)), ..Limits::default() };
+    let limits = Limits { wall_clock: Some(Duration::from_secs(60)), ..Limits::default() };
     let waiting = runtime.open(spec().model("limited").limits(limits)).await.unwrap();
     let (waited, ended) = tokio::join!(say(&waiting, "Hello"), async {
         let sessions = open(&runtime, "free", SESSIONS).await;

@@ -147,7 +147,8 @@ async fn a_host_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_
         executor: Some(ExecutorKind::Jail),
         data: Some(folder.path().join("data")),
         skill_paths: Some(Vec::new()),
-        tool_timeout: Some(Duration::from_secs(2)),
+        // Far more than the calls need that end by themselves.
+        tool_timeout: Some(Duration::from_secs(10)),
         ..Settings::default()
     };
     let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
