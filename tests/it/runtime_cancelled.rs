@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use conjure::{
@@ -209,12 +210,29 @@ async fn whatever_a_handle_is_asked_may_be_dropped(host: Host) {
         let mut completed = is_sent.is_some();
         completed &= dropped_after(polls, session.subscribe(0)).await.is_some();
         completed &= dropped_after(polls, session.listing()).await.is_some();
-        let mut turn = session.send(json!([[bash("sleep 1000")]]).to_string()).await.unwrap();
-        let mut seen = 0;
-        while !runtime_has_started(&session, turn.accepted().seq()).await {
-            // The stream of a turn loses nothing with a future that is dropped.
-            seen += usize::from(dropped_after(polls, turn.next()).await.is_some());
-        }
+        let mark = format!("mark-of-{}-at-{polls}-polls", session.id());
+        let endless = bash(&format!("exec -a {mark} sleep 1000"));
+        let mut turn = session.send(json!([[endless]]).to_string()).await.unwrap();
+        // It may wait for the turn of what was said before, which has no calls.
+        let (mut listener, mut seen) = (session.subscribe(turn.accepted().seq()).await.unwrap(), 0);
+        let is_called = |event: &SessionEvent| matches!(event.kind, SessionEventKind::AgentToolUse { .. });
+        let is_told = AtomicBool::new(false);
+        let telling = async {
+            while !matches!(listener.next().await.unwrap(), Update::Recorded(event) if is_called(&event)) {}
+            is_told.store(true, Ordering::Relaxed);
+        };
+        let following = async {
+            while !is_told.load(Ordering::Relaxed) {
+                // The stream of a turn loses nothing with a future that is dropped.
+                match dropped_after(polls, turn.next()).await.flatten() {
+                    Some(Ok(TurnEvent::Update(Update::Recorded(event)))) if is_called(&event) => break,
+                    event => seen += usize::from(event.is_some()),
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(telling, following);
+        until_one_bears(&mark).await;
         match dropped_after(polls, session.steer(format!("by the way {polls}"))).await {
             None => completed = false,
             Some(steered) => drop(steered.unwrap()),
@@ -259,11 +277,6 @@ async fn whatever_a_handle_is_asked_may_be_dropped(host: Host) {
         assert!(said.iter().filter(|text| **text == format!("said {polls}")).count() <= 1, "{said:?}");
     }
     runtime.shutdown(soon()).await.unwrap();
-}
-
-/// Whether the call of the turn that began there has started.
-async fn runtime_has_started(session: &Session, seq: u64) -> bool {
-    session.snapshot().await.unwrap().events >= seq + 4
 }
 
 /// What the user said.
