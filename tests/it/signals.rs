@@ -136,11 +136,14 @@ fn a_signal_while_packing_leaves_nothing_behind() {
         let is_caught = (0..10).any(|_| {
             let pack = Conjure::new(["skills", "pack"]).arg(&skill).arg("-o").arg(&output).start();
             // What it writes is open, whether or not it has a name.
-            let folder = format!("/proc/{}/fd", pack.pid().as_raw_nonzero());
-            eventually("the package is being written", || {
-                let open = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-                open.filter_map(|file| std::fs::read_link(file.path()).ok())
-                    .any(|file| file.starts_with(&output))
+            let process = format!("/proc/{}", pack.pid().as_raw_nonzero());
+            eventually("the package is being written, or was", || {
+                let open = std::fs::read_dir(format!("{process}/fd")).into_iter().flatten().flatten();
+                let is_open = open
+                    .filter_map(|file| std::fs::read_link(file.path()).ok())
+                    .any(|file| file.starts_with(&output));
+                // One that has ended runs no program any more.
+                is_open || std::fs::read_link(format!("{process}/exe")).is_err()
             });
             pack.signal(signal);
             if pack.wait().code == Some(0) {
