@@ -45,7 +45,10 @@ fn main() -> Result<()> {
     if arguments.iter().any(|argument| argument == "docker") {
         return in_containers(kills.unwrap_or(CONTAINER_KILLS), seed);
     }
-    run(&Plan { kills: kills.unwrap_or(KILLS), seed, sessions: 2, sandboxes: Sandboxes::Jails }, "")
+    run(
+        &Plan { kills: kills.unwrap_or(KILLS), seed, sessions: 2, sandboxes: Sandboxes::Jails, patience: 1 },
+        "",
+    )
 }
 
 #[cfg(feature = "docker")]
@@ -55,7 +58,10 @@ fn in_containers(kills: u64, seed: u64) -> Result<()> {
         return Ok(());
     };
     let (image, engine) = (image.name().to_owned(), engine::docker().to_string());
-    run(&Plan { kills, seed, sessions: 1, sandboxes: Sandboxes::Containers { image, engine } }, "docker-")
+    run(
+        &Plan { kills, seed, sessions: 1, sandboxes: Sandboxes::Containers { image, engine }, patience: 1 },
+        "docker-",
+    )
 }
 
 #[cfg(not(feature = "docker"))]

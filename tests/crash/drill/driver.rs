@@ -22,10 +22,10 @@ use super::{Result, folders, leftovers};
 /// How long anything may take before the drill gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A host that is not ready is killed within this time, in milliseconds.
+/// A host that is not ready is killed within this time, in milliseconds, on a machine with nothing else to do.
 const START: u64 = 25;
 
-/// A host that works is killed within this time, in milliseconds.
+/// The same for a host that works.
 const WORK: u64 = 250;
 
 /// What is to be done.
@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     /// How many sessions of each tenant are busy at a time.
     pub(crate) sessions: usize,
     pub(crate) sandboxes: Sandboxes,
+    /// How many times longer than usual hosts live.
+    pub(crate) patience: u64,
 }
 
 /// Kills hosts as often as is planned, has the last one settle everything, and tells what was found.
@@ -159,7 +161,8 @@ impl Drill {
 
     /// Within so many milliseconds, with jails.
     fn moment(&mut self, within: u64) -> Duration {
-        Duration::from_micros(self.random.below(within * self.plan.sandboxes.slowness() * 1000))
+        let within = within * self.plan.sandboxes.slowness() * self.plan.patience;
+        Duration::from_micros(self.random.below(within * 1000))
     }
 
     /// A host that is stopped in order, while it works or when it has settled everything.

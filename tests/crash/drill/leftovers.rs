@@ -16,7 +16,7 @@ use super::process::Identity;
 use super::{Result, containers};
 
 /// How long the processes of a killed host may take to be gone once the next one is ready.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// From now on, what loses its parent becomes a child of this process.
 pub(crate) fn adopt_orphans() -> Result<()> {
