@@ -62,8 +62,14 @@ async fn main() -> Result<()> {
         sessions.len()
     );
 
+    let pause = || SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(50)));
     while runtime.health().live_sessions > 0 {
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(50))).await;
+        pause().await;
+    }
+    // The last of a session goes a moment behind it.
+    let deadline = SystemClock.deadline(Duration::from_secs(60));
+    while runtime.health().known_sessions > 0 && !SystemClock.remaining(deadline).is_zero() {
+        pause().await;
     }
     let health = runtime.health();
     println!(
