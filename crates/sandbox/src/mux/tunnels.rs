@@ -198,7 +198,8 @@ impl Tunnels {
     /// The next tunnel that nobody has; it is the caller's from here on, who owes a [`Tunnels::release`].
     pub(super) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<u32> {
         while let Some(id) = self.offered.pop_front() {
-            if let Some(tunnel) = self.tunnels.get_mut(&id) {
+            let tunnel = self.tunnels.get_mut(&id).filter(|tunnel| tunnel.holder == Holder::Offered);
+            if let Some(tunnel) = tunnel {
                 tunnel.holder = Holder::Stream;
                 return Poll::Ready(id);
             }
@@ -207,11 +208,10 @@ impl Tunnels {
         Poll::Pending
     }
 
-    /// The guest may send this much more. Whether it can.
+    /// The guest may send this much more. Whether it can, and somebody takes it.
     pub(super) fn grant(&mut self, id: u32, bytes: u32) -> bool {
-        let Some(tunnel) = self.tunnels.get_mut(&id).filter(|tunnel| tunnel.guest == Guest::Open) else {
-            return false;
-        };
+        let is_read = |tunnel: &&mut Tunnel| tunnel.guest == Guest::Open && tunnel.holder == Holder::Stream;
+        let Some(tunnel) = self.tunnels.get_mut(&id).filter(is_read) else { return false };
         tunnel.incoming.extend(bytes);
         tunnel.outgoing.grant = tunnel.outgoing.grant.saturating_add(bytes);
         true

@@ -169,6 +169,23 @@ fn what_was_ended_is_written_before_the_host_lets_go_and_nothing_else_is() {
     assert_eq!(multiplexer.open_channels(), 0);
 }
 
+#[test]
+fn nothing_is_said_of_a_tunnel_after_the_host_has_let_go_of_it() {
+    for is_taken in [false, true] {
+        let mut multiplexer = Multiplexer::new(Tunnelling::Taken);
+        multiplexer.receive(tunnel(0)).unwrap();
+        if is_taken {
+            assert_eq!(taken(&mut multiplexer), Poll::Ready(FIRST_TUNNEL));
+            assert_eq!(written(&mut multiplexer).len(), 1);
+        }
+        multiplexer.release_tunnel(FIRST_TUNNEL);
+        assert_eq!(written(&mut multiplexer), [empty(FrameKind::Cancel, 0)]);
+        multiplexer.grant_tunnel(FIRST_TUNNEL, 9);
+        assert!(taken(&mut multiplexer).is_pending());
+        assert_eq!(written(&mut multiplexer), []);
+    }
+}
+
 /// One thing that happens to the state machine.
 #[derive(Debug, Clone)]
 enum Step {
