@@ -11,13 +11,12 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::Arc;
 
-use conjure_base::SystemClock;
 use conjure_sandbox::{
     Boundary, Command, Connector, ExecutionContext, Executor, Isolation, Jail, Sandbox, SandboxErrorKind,
 };
 use futures_util::future;
 use support::{
-    Bed, Kind, bash, bearing, control_groups, first_in_namespace, guest_above, host, kill_nine, options,
+    Bed, Kind, PatientClock, bash, control_groups, first_in_namespace, guest_above, host, kill_nine, options,
     said, soon,
 };
 
@@ -87,7 +86,7 @@ async fn what_was_achieved_is_told_and_may_be_demanded() {
     assert!(error.to_string().contains("disk"), "{error}");
     let floor = achieved;
     let open = ExecutionContext { floor, ..ExecutionContext::new(bed.workspace.path()) };
-    assert!(Sandbox::open(&jail, &open, Arc::new(SystemClock), soon(30)).await.is_ok());
+    assert!(Sandbox::open(&jail, &open, Arc::new(PatientClock), soon(120)).await.is_ok());
 }
 
 /// S3: whichever of its two processes is killed, all of it is gone, and the next call says so.
@@ -98,7 +97,7 @@ async fn a_jail_whose_process_outside_is_killed_leaves_nothing() {
     let calling = bed.sandbox.run(Command::bash(&script), options());
     let killing = async {
         bed.until_sleeping(3).await;
-        kill_nine(guest_above(bearing(bed.mark())[0].pid, std::process::id()));
+        kill_nine(guest_above(bed.sleeper_pid(), std::process::id()));
     };
     let (outcome, ()) = future::join(calling, killing).await;
     assert_eq!(outcome.unwrap_err().kind(), SandboxErrorKind::Lost);
@@ -117,9 +116,10 @@ async fn a_workspace_of_another_user_stays_that_user_s() {
     let workspace = folder.path().join("workspace");
     fs::create_dir(&workspace).unwrap();
     std::os::unix::fs::chown(&workspace, Some(1234), Some(2345)).unwrap();
-    let sandbox = Sandbox::open(&jail(), &ExecutionContext::new(&workspace), Arc::new(SystemClock), soon(30))
-        .await
-        .unwrap();
+    let sandbox =
+        Sandbox::open(&jail(), &ExecutionContext::new(&workspace), Arc::new(PatientClock), soon(120))
+            .await
+            .unwrap();
     let outcome = sandbox.run(Command::bash("stat -c %U . && echo x > made"), options()).await.unwrap();
     assert_eq!(said(&outcome), "sandbox\n");
     let made = fs::metadata(workspace.join("made")).unwrap();
@@ -161,7 +161,7 @@ async fn where_owners_cannot_be_mapped_files_are_handed_over_and_taken_back() {
     fs::hard_link(workspace.join("linked"), memory.0.path().join("elsewhere")).unwrap();
     std::os::unix::fs::chown(workspace.join("given"), Some(0), Some(0)).unwrap();
     let open = async || {
-        Sandbox::open(&jail(), &ExecutionContext::new(&workspace), Arc::new(SystemClock), soon(30))
+        Sandbox::open(&jail(), &ExecutionContext::new(&workspace), Arc::new(PatientClock), soon(120))
             .await
             .unwrap()
     };

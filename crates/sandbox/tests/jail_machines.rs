@@ -14,7 +14,7 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
     CommandEnd, ExecutionContext, Executor, Jail, Local, Sandbox, SandboxError, SandboxErrorKind,
 };
-use support::{again, descendants, host, options, soon, text, told};
+use support::{PatientClock, again, descendants, host, options, soon, text, told};
 
 /// A user namespace whose only user is none that owns anything, with rights over what belongs to it; a shell prepares it,
 /// and becomes the test without these rights.
@@ -42,7 +42,7 @@ fn elsewhere(test: &str, preparation: &str) {
 
 async fn open(folder: &str) -> Result<Sandbox, SandboxError> {
     let context = ExecutionContext::new(Path::new(folder).join("workspace"));
-    Sandbox::open(&Jail::new(host()), &context, Arc::new(SystemClock), soon(60)).await
+    Sandbox::open(&Jail::new(host()), &context, Arc::new(PatientClock), soon(120)).await
 }
 
 async fn bash(sandbox: &Sandbox, script: &str) -> (CommandEnd, String) {

@@ -11,7 +11,7 @@ use conjure_sandbox::{
 };
 use conjure_store::{Store, Variant, Verify};
 use futures_util::future;
-use support::{Bed, Kind, bearing, guest_above, host, kill_nine, options, text};
+use support::{Bed, Kind, guest_above, host, kill_nine, options, text};
 
 struct LocalKind;
 
@@ -55,7 +55,7 @@ async fn how_a_guest_ended_is_told_with_the_call_that_is_lost() {
     let calling = bed.sandbox.run(Command::bash(&script), options());
     let killing = async {
         bed.until_sleeping(1).await;
-        kill_nine(LocalKind.guest(bearing(bed.mark())[0].pid, std::process::id()));
+        kill_nine(LocalKind.guest(bed.sleeper_pid(), std::process::id()));
     };
     let (outcome, ()) = future::join(calling, killing).await;
     let error = outcome.unwrap_err();

@@ -289,7 +289,8 @@ mod tests {
         let begun = SystemClock.deadline(patience);
         drop(all);
         let waited = patience - SystemClock.remaining(begun);
-        assert!(waited < Duration::from_secs(6), "{waited:?}");
+        // Each for itself, they would have waited for a minute.
+        assert!(waited < Duration::from_secs(30), "{waited:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 1);
         assert!(keeper.names().is_empty());
     }

@@ -8,7 +8,7 @@ use conjure_sandbox::{ContainerEngine, Docker, ExecutionContext, Sandbox, Sandbo
 use tokio::task::JoinSet;
 
 use crate::fake::{FakeEngine, json, with_status};
-use crate::support::{soon, until};
+use crate::support::{soon, until, until_nobody_goes_on};
 use crate::world::open;
 
 /// Containers that are being made, and how many more will be.
@@ -133,10 +133,9 @@ async fn a_container_that_an_engine_refuses_is_not_waited_for() {
         *seen.lock().unwrap() += 1;
         with_status("404 Not Found", r#"{"message":"No such container"}"#)
     });
-    let runtime = tokio::runtime::Handle::current().metrics();
     let workspace = tempfile::tempdir().unwrap();
     let refused = open(&fake.connector(), &ExecutionContext::new(workspace.path())).await.unwrap_err();
     assert_eq!(refused.kind(), SandboxErrorKind::NoSpace, "{refused}");
-    until("nobody goes on about it", || runtime.num_alive_tasks() == 0).await;
+    until_nobody_goes_on().await;
     assert_eq!(*asked.lock().unwrap(), 1);
 }

@@ -7,7 +7,7 @@ use conjure_sandbox::{ExecutionContext, Executor, SandboxErrorKind};
 use futures_util::FutureExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::until;
+use crate::support::{until, until_nobody_goes_on};
 use crate::world::{World, open};
 
 #[tokio::test]
@@ -67,6 +67,7 @@ async fn an_opening_that_is_dropped_leaves_nothing() {
         let opened = tokio::time::timeout(Duration::from_millis(after), open(&connector, &context)).await;
         drop(opened);
     }
+    until_nobody_goes_on().await;
     world.until_nothing_is_left().await;
     let sandbox = open(&connector, &context).await.unwrap();
     sandbox.cleanup().await;

@@ -5,7 +5,6 @@ use std::future::pending;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{DataFolder, Docker, DockerOptions, ExecutionContext, Sandbox};
@@ -70,7 +69,7 @@ async fn a_host_that_cannot_be_known_lives_as_long_as_its_lock() {
     // Who has another data folder cannot know.
     world.connector().sweep().await.unwrap();
     assert_eq!(world.containers().await.len(), 1);
-    let deadline = SystemClock.deadline(Duration::from_secs(30));
+    let deadline = soon(120);
     let mut removed = 0;
     while !world.containers().await.is_empty() {
         assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", world.containers().await);

@@ -12,7 +12,6 @@ use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListImagesOptions, LogsOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
-use conjure_base::SystemClock;
 use conjure_sandbox::{
     Command, CommandEnd, CommandOutcome, Docker, DockerOptions, EngineAddress, EngineKind, ExecutionContext,
     Executor, Sandbox, SandboxError,
@@ -22,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::support::engine::client;
 use crate::support::image::{Content, DEBIAN, TestImage, test_image_of};
-use crate::support::{host, options, soon, text, told};
+use crate::support::{PatientClock, host, options, soon, text, told};
 
 /// The label that tells the containers of a test.
 const LABEL: &str = "conjure-test";
@@ -56,7 +55,7 @@ impl World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let engine = crate::engine::address()?;
         let image = match told() {
-            Some(_) => image_of_parent(&engine),
+            Some(_) => image_of_parent(&engine, content),
             None => {
                 let image = test_image_of(&engine, content)?;
                 crate::engine::keep(&image);
@@ -219,13 +218,13 @@ pub(crate) fn apart<T: Send>(work: impl Future<Output = T> + Send) -> T {
     std::thread::scope(|scope| scope.spawn(run).join()).unwrap()
 }
 
-/// The image of the test that started this process.
-fn image_of_parent(engine: &EngineAddress) -> Image {
-    let parent = format!("-{}-", std::os::unix::process::parent_id());
+/// The image with this content of the test that started this process.
+fn image_of_parent(engine: &EngineAddress, content: &Content) -> Image {
+    let start = content.name_of(std::os::unix::process::parent_id());
     let all =
         apart(async { client(engine).await.unwrap().list_images(None::<ListImagesOptions>).await.unwrap() });
     let mut names = all.into_iter().flat_map(|image| image.repo_tags);
-    let own = names.find(|name| name.contains("conjure-test:") && name.contains(&parent));
+    let own = names.find(|name| name.contains(&start));
     Image::OfParent(own.unwrap())
 }
 
@@ -244,5 +243,5 @@ impl Container {
 }
 
 pub(crate) async fn open(connector: &Docker, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
-    Sandbox::open(connector, context, Arc::new(SystemClock), soon(120)).await
+    Sandbox::open(connector, context, Arc::new(PatientClock), soon(120)).await
 }

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use conjure_base::SystemClock;
 use conjure_sandbox::{
     Command, CommandEnd, DataFolder, ExecutionContext, Executor, Jail, Provision, Sandbox, SandboxError,
     Shelf,
@@ -12,7 +11,7 @@ use conjure_sandbox::{
 use conjure_store::{TreeOptions, Variant};
 use tempfile::TempDir;
 
-use crate::support::{host, options, soon, text};
+use crate::support::{PatientClock, host, options, soon, text};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -48,7 +47,7 @@ pub(crate) fn is_root() -> bool {
 }
 
 pub(crate) async fn open(data: &DataFolder, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
-    Sandbox::open(&jail(data), context, Arc::new(SystemClock), soon(30)).await
+    Sandbox::open(&jail(data), context, Arc::new(PatientClock), soon(120)).await
 }
 
 impl Bed {

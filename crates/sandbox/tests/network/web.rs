@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use base64::Engine;
-use conjure_base::SystemClock;
 use conjure_egress::{Egress, Observe, Policy, Refusal, Target, WebPorts};
 use conjure_sandbox::{
     Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, NetworkPolicy, Sandbox,
@@ -13,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::outside::{Server, authority, egress, tls_server};
 use crate::place::Place;
-use crate::support::{options, soon, text};
+use crate::support::{PatientClock, options, soon, text};
 
 /// What is asked of every server that answers at once.
 pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
@@ -55,7 +54,7 @@ pub(crate) async fn sandbox(network: NetworkPolicy, ports: WebPorts, certificate
     std::fs::write(workspace.path().join("root.pem"), pem(certificate)).unwrap();
     let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };
     let connector: Box<dyn Connector> = place.connector(pattern);
-    let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon(120)).await.unwrap();
+    let sandbox = Sandbox::open(&*connector, &context, Arc::new(PatientClock), soon(120)).await.unwrap();
     Some(Web { sandbox, notes, _workspace: workspace, _place: place })
 }
 

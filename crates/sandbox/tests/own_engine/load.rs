@@ -18,7 +18,7 @@ use crate::engine::{OwnEngine, pause};
 use crate::support::{host, options, said, soon, until};
 
 /// Nothing takes as long as this, or it hangs.
-const HANGS: Duration = Duration::from_secs(100);
+const HANGS: Duration = Duration::from_secs(400);
 
 /// A sandbox, and its workspace, which is an ordinary folder of the host's.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl OwnEngine {
 }
 
 pub(crate) async fn open(connector: &Docker, workspace: &Path) -> Result<Sandbox, SandboxError> {
-    Sandbox::open(connector, &ExecutionContext::new(workspace), Arc::new(SystemClock), soon(90)).await
+    Sandbox::open(connector, &ExecutionContext::new(workspace), Arc::new(SystemClock), soon(300)).await
 }
 
 pub(crate) async fn container(connector: &Docker) -> Result<Container, SandboxError> {
@@ -65,7 +65,7 @@ pub(crate) async fn assert_works(connector: &Docker, workspace: &Path) {
 
 /// A sandbox, as a host opens one that is told to try again.
 async fn again(connector: &Docker, workspace: &Path) -> Sandbox {
-    let deadline = soon(60);
+    let deadline = soon(180);
     loop {
         match open(connector, workspace).await {
             Ok(sandbox) => return sandbox,

@@ -8,7 +8,8 @@ use crate::engine::{OwnEngine, Part, pause};
 use crate::load::{Container, assert_told, assert_works, container, ends};
 use crate::support::{bearing, first_in_namespace, kill_nine, options, soon, until};
 
-/// A container with a command in it that runs, while `harm` is done to it: what the command's call says.
+/// A container with a command in it that runs, while `harm` is done to it: what the command's call says. Its time must suffice
+/// for the command to begin on a machine that is busy.
 async fn harmed(
     connector: &Docker,
     options: CallOptions,
@@ -60,7 +61,7 @@ async fn containers_whose_containerd_is_killed_end_in_time_and_leave_nothing() {
     let connector = engine.connector();
     let before = engine.pids(Part::Containerd);
     let harm = async |_: &Container| engine.signal(Part::Containerd, Signal::KILL);
-    let (it, ended) = harmed(&connector, CallOptions::until(soon(5)), harm).await;
+    let (it, ended) = harmed(&connector, CallOptions::until(soon(12)), harm).await;
     match ended {
         Ok(end) => assert_eq!(end, CommandEnd::TimedOut),
         Err(error) => assert_told(&error),
@@ -80,7 +81,7 @@ async fn a_container_that_is_paused_in_a_call_holds_nobody_beyond_the_deadline()
         let id = engine.containers().await.swap_remove(0).id.unwrap();
         engine.client().pause_container(&id).await.unwrap();
     };
-    let (it, ended) = harmed(&connector, CallOptions::until(soon(2)), harm).await;
+    let (it, ended) = harmed(&connector, CallOptions::until(soon(12)), harm).await;
     let lost = ended.unwrap_err();
     assert_eq!(lost.kind(), SandboxErrorKind::Lost, "{lost}");
     ends("a cleanup", it.sandbox.cleanup()).await;

@@ -9,7 +9,7 @@ use conjure_store::Variant;
 use futures_util::{StreamExt as _, future, stream};
 
 use crate::Remote;
-use crate::support::{bearing, options, until};
+use crate::support::{bearing, options, until, until_nobody_goes_on};
 
 #[tokio::test]
 async fn a_link_that_is_cut_loses_the_sandbox_and_leaves_nothing() {
@@ -96,5 +96,6 @@ async fn a_sandbox_whose_making_is_dropped_anywhere_leaves_nothing() {
             opened.unwrap().cleanup().await;
         }
     }
+    until_nobody_goes_on().await;
     remote.world.until_nothing_is_left().await;
 }

@@ -25,12 +25,11 @@ mod world;
 
 use std::sync::Arc;
 
-use conjure_base::SystemClock;
 use conjure_sandbox::{
     Connector, DataFolder, Docker, DockerOptions, ExecutionContext, PrivateWorkspace, Sandbox, SandboxError,
 };
 use link::Link;
-use support::{Kind, Workspace, first_in_namespace, host, soon};
+use support::{Kind, PatientClock, Workspace, first_in_namespace, host, soon};
 use world::{World, apart};
 
 /// An engine behind a port, a data folder, and what containers are made of.
@@ -56,7 +55,7 @@ impl Remote {
     }
 
     async fn open(&self, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
-        Sandbox::open(&self.docker(), context, Arc::new(SystemClock), soon(120)).await
+        Sandbox::open(&self.docker(), context, Arc::new(PatientClock), soon(120)).await
     }
 
     /// A sandbox, and its workspace on the host.

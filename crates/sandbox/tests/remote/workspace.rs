@@ -8,6 +8,7 @@ use conjure_sandbox::{
 };
 
 use crate::Remote;
+use crate::support::conformance::pauses;
 use crate::support::{options, said};
 
 #[tokio::test]
@@ -64,10 +65,13 @@ async fn the_files_of_a_paused_sandbox_come_back() {
     let Some(remote) = Remote::new() else { return };
     let (sandbox, workspace) = remote.sandbox().await;
     let count = "i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.001; done";
-    let script =
-        format!("setsid bash -c '{count}' > /dev/null 2>&1 & while [ ! -e count ]; do sleep 0.001; done");
+    let mark = workspace.path().to_str().unwrap();
+    let script = format!(
+        "setsid bash -c '{count}' {mark} > /dev/null 2>&1 & while [ ! -e count ]; do sleep 0.001; done"
+    );
     said(&sandbox.run(Command::bash(&script), options()).await.unwrap());
-    sandbox.pause(options()).await.unwrap();
+    pauses::pause_sandbox(&sandbox).await;
+    pauses::until_nobody_is_held(mark).await;
     assert!(sandbox.bring_back(options()).await.unwrap().files >= 1);
     let before = fs::read_to_string(workspace.path().join("count")).unwrap();
     sandbox.create_file("late", b"x", options()).await.unwrap();

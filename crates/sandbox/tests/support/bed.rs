@@ -12,7 +12,8 @@ use conjure_sandbox::{
 };
 
 use super::kind::{Kind, Workspace};
-use super::processes::bearing;
+use super::patience::PatientClock;
+use super::processes::{Process, bearing};
 
 /// A sandbox, its workspace, and a name that its processes bear.
 pub(crate) struct Bed {
@@ -39,8 +40,17 @@ impl Bed {
 
     /// A sandbox for this context, or why there is none.
     pub(crate) async fn open(kind: &dyn Kind, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
+        Self::open_by(Arc::new(PatientClock), kind, context).await
+    }
+
+    /// The same with a clock that says how long the guest is waited for.
+    pub(crate) async fn open_by(
+        clock: Arc<dyn Clock>,
+        kind: &dyn Kind,
+        context: &ExecutionContext,
+    ) -> Result<Sandbox, SandboxError> {
         let connector = kind.connector();
-        let sandbox = Sandbox::open(&*connector, context, Arc::new(SystemClock), soon(60)).await?;
+        let sandbox = Sandbox::open(&*connector, context, clock, soon(120)).await?;
         assert_eq!(connector.layout(context).as_ref(), Ok(sandbox.layout()), "it can be told before");
         Ok(sandbox)
     }
@@ -130,8 +140,17 @@ impl Bed {
 
     /// How many of them run.
     pub(crate) fn sleepers(&self) -> usize {
+        self.all_sleepers().count()
+    }
+
+    /// The number of one of them. Others that bear the mark may end meanwhile.
+    pub(crate) fn sleeper_pid(&self) -> i32 {
+        self.all_sleepers().next().expect("one of them runs").pid
+    }
+
+    fn all_sleepers(&self) -> impl Iterator<Item = Process> {
         let name = format!("{} 1000", self.mark());
-        bearing(self.mark()).iter().filter(|process| process.arguments.trim() == name).count()
+        bearing(self.mark()).into_iter().filter(move |process| process.arguments.trim() == name)
     }
 
     pub(crate) async fn until_sleeping(&self, count: usize) {
@@ -172,6 +191,12 @@ pub(crate) async fn bash(bed: &Bed, script: &str) -> String {
 /// What a script writes in a sandbox; it must end well.
 pub(crate) async fn bash_in(sandbox: &Sandbox, script: &str) -> String {
     said(&sandbox.run(Command::bash(script), options()).await.unwrap())
+}
+
+/// Waits until the runtime has no task any more: whoever was dropped may have asked for what nobody sees yet.
+pub(crate) async fn until_nobody_goes_on() {
+    let runtime = tokio::runtime::Handle::current().metrics();
+    until("nobody goes on", || runtime.num_alive_tasks() == 0).await;
 }
 
 /// Looks again until it is so; fails when it is not so for long.

@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bollard::Docker;
@@ -28,7 +29,7 @@ use tempfile::TempDir;
 
 use super::engine::{REQUIRED, client, docker, is_required};
 
-/// The repository of the images of tests; their tags are `<digest>-<pid>-<start time>`.
+/// The repository of the images of tests; their tags are `<content>-<pid>-<start time>-<number>`.
 const REPOSITORY: &str = "conjure-test";
 
 /// What an image holds.
@@ -40,6 +41,14 @@ pub(crate) struct Content {
     pub(crate) files: &'static [(&'static str, &'static str)],
     /// Instructions of a Dockerfile: `USER`, `ENTRYPOINT`, `ENV`, `HEALTHCHECK` and the like.
     pub(crate) changes: &'static [&'static str],
+}
+
+impl Content {
+    /// How the names of images with it begin that this process makes.
+    pub(crate) fn name_of(&self, process: u32) -> String {
+        let content = Digest::of(format!("{self:?}").as_bytes()).to_hex();
+        format!("{REPOSITORY}:{}-{process}-", content.get(..12).unwrap())
+    }
 }
 
 /// What a small Debian has: a shell, its tools, Python with its library, curl.
@@ -119,12 +128,13 @@ struct Image {
 
 impl Image {
     fn make(engine: &EngineAddress, content: &Content) -> Self {
+        /// One that is being removed, while the next with the same content is made, has another name.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         sweep(engine);
         let tar = RootFs::of(content).tar();
-        let digest = Digest::of(&[&tar[..], content.changes.join("\n").as_bytes()].concat()).to_hex();
-        let digest = digest.get(..12).unwrap();
         let own = std::process::id();
-        let name = format!("{REPOSITORY}:{digest}-{own}-{}", start_time(own).unwrap());
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}{}-{number}", content.name_of(own), start_time(own).unwrap());
         import(engine, &name, content.changes, &tar);
         Self { engine: engine.clone(), name }
     }

@@ -20,13 +20,15 @@ pub(crate) mod image;
 mod kind;
 #[cfg(feature = "docker")]
 pub(crate) mod own_engine;
+mod patience;
 mod processes;
 #[cfg(feature = "jail")]
 pub(crate) mod spares;
 
 pub(crate) use again::{Killed, again, again_copied, copied, told};
-pub(crate) use bed::{Bed, bash, bash_in, options, said, soon, text, until};
+pub(crate) use bed::{Bed, bash, bash_in, options, said, soon, text, until, until_nobody_goes_on};
 pub(crate) use kind::{Kind, Workspace, host};
+pub(crate) use patience::PatientClock;
 pub(crate) use processes::{
     Process, bearing, control_groups, descendants, first_in_namespace, guest_above, is_alive, kill_nine,
     peak_memory, processes, signal, zombies_below,

@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use conjure_base::SystemClock;
 use conjure_sandbox::{
     Command, CommandEnd, Connector, DataFolder, ExecutionContext, Executor, Provision, Sandbox, SandboxError,
     SandboxErrorKind, SharedFolder, Shelf, Spare, SpareSpec,
@@ -16,7 +15,7 @@ use conjure_sandbox::{
 use conjure_store::Variant;
 use tempfile::TempDir;
 
-use super::{bash_in, options, soon};
+use super::{PatientClock, bash_in, options, soon};
 
 /// Makes a connector whose folders lie there.
 type Make = dyn Fn(&DataFolder) -> Box<dyn Connector>;
@@ -61,14 +60,14 @@ impl House {
 
     pub(crate) async fn spare_for(&self, context: &ExecutionContext) -> Result<Spare, SandboxError> {
         let connector = (self.make)(&self.pool);
-        Spare::open(&*connector, &self.pool, SpareSpec::of(context), Arc::new(SystemClock), soon(120)).await
+        Spare::open(&*connector, &self.pool, SpareSpec::of(context), Arc::new(PatientClock), soon(120)).await
     }
 
     /// A sandbox that is made for this session.
     pub(crate) async fn cold(&self, tenant: &Tenant) -> Sandbox {
         tenant.data.settle_workspace(tenant.workspace()).unwrap();
         let connector = (self.make)(&tenant.data);
-        Sandbox::open(&*connector, &tenant.context, Arc::new(SystemClock), soon(120)).await.unwrap()
+        Sandbox::open(&*connector, &tenant.context, Arc::new(PatientClock), soon(120)).await.unwrap()
     }
 
     /// What spares have on the disk.

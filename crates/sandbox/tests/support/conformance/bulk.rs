@@ -28,7 +28,7 @@ pub(crate) async fn memory_is_flat_whatever_passes_through(kind: &dyn Kind, test
         (0..PATTERN).map(|place| (place * 31 + place / 251) as u8).collect::<Vec<_>>().into();
     bash(&bed, &format!("({} > /dev/null 2>&1 &)", bed.sleeper())).await;
     bed.until_sleeping(1).await;
-    let guest = kind.guest(bearing(bed.mark())[0].pid, std::process::id());
+    let guest = kind.guest(bed.sleeper_pid(), std::process::id());
     let before = [peak_memory(std::process::id()), peak_memory(guest.cast_unsigned())];
     for size in [1024, 10 * 1024 * 1024, 1024 * 1024 * 1024] {
         in_and_out(&bed, &pattern, size).await;

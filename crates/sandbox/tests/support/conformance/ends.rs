@@ -4,6 +4,7 @@ use std::fs;
 use std::future::Future;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use conjure_sandbox::{
 use futures_util::{FutureExt, StreamExt, future};
 
 use crate::support::{
-    Bed, Kind, Workspace, again, bash, bearing, descendants, is_alive, kill_nine, options, said, soon, text,
-    told, until, zombies_below,
+    Bed, Kind, Workspace, again, bash, bash_in, bearing, descendants, is_alive, kill_nine, options, said,
+    soon, text, told, until, zombies_below,
 };
 
 /// S1.
@@ -67,11 +68,21 @@ pub(crate) async fn a_cancellation_ends_every_descendant(kind: &dyn Kind) {
 
 /// The guest kills a supervisor that cannot end itself, before the host loses its patience with the guest.
 pub(crate) async fn a_command_that_keeps_stopping_its_supervisor_does_not_cost_the_sandbox(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
     let script = "for i in 1 2 3 4; do setsid bash -c \"while :; do kill -STOP $PPID; done\" & done; wait";
-    let outcome = bed.sandbox.run(Command::bash(script), CallOptions::until(soon(1))).await;
-    assert_eq!(outcome.unwrap().end, CommandEnd::TimedOut);
-    assert_eq!(text(&bed.bash("echo alive").await.unwrap()), "alive\n");
+    // A machine that stalls may hold up a guest for longer than that patience, but not every time.
+    for _ in 0..4 {
+        let workspace = kind.workspace();
+        let context = ExecutionContext::new(workspace.path());
+        let sandbox = Bed::open_by(Arc::new(SystemClock), kind, &context).await.unwrap();
+        let outcome = sandbox.run(Command::bash(script), CallOptions::until(soon(1))).await;
+        let outcome = match outcome {
+            Err(lost) if lost.kind() == SandboxErrorKind::Lost => continue,
+            outcome => outcome.unwrap(),
+        };
+        assert_eq!(outcome.end, CommandEnd::TimedOut);
+        return assert_eq!(bash_in(&sandbox, "echo alive").await, "alive\n");
+    }
+    panic!("the host always loses its patience first");
 }
 
 /// S2: it would be a timeout if the child's hold on the output were waited for.
@@ -143,7 +154,7 @@ pub(crate) async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_
     let killing = async {
         bed.until_sleeping(3).await;
         assert!(bed.sandbox.ended().now_or_never().is_none(), "it has not ended yet");
-        kill_nine(kind.guest(bearing(bed.mark())[0].pid, std::process::id()));
+        kill_nine(kind.guest(bed.sleeper_pid(), std::process::id()));
         bed.sandbox.ended().await
     };
     let (outcome, reason) = future::join(calling, killing).await;
@@ -224,7 +235,7 @@ pub(crate) async fn orphans_do_not_stay_as_zombies(kind: &dyn Kind) {
     let running = bed.sandbox.run(Command::bash(&format!("bash -c '{}'", bed.sleeper())), options());
     let looking = async {
         bed.until_sleeping(1).await;
-        let guest = kind.guest(bearing(bed.mark())[0].pid, std::process::id());
+        let guest = kind.guest(bed.sleeper_pid(), std::process::id());
         for _ in 0..5 {
             let outcome = bed.bash("for i in $(seq 40); do (true & true &); done").await.unwrap();
             assert_eq!(outcome.end, CommandEnd::Exited(0));
