@@ -133,8 +133,10 @@ impl Bed {
         format!("exec -a {} sleep 1000", self.mark())
     }
 
-    /// Leaves a process behind that runs on.
+    /// Leaves a process behind that runs on, the only one that bears the mark. Under `local`, those of a guest that was killed
+    /// before may still be there for a moment.
     pub(crate) async fn leave_a_sleeper(&self) {
+        until("nothing is left of the one before", || bearing(self.mark()).is_empty()).await;
         self.sh(&format!("setsid bash -c '{}' > /dev/null 2>&1 &", self.sleeper())).await;
         self.until_sleeping(1).await;
     }

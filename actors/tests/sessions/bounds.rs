@@ -1,23 +1,57 @@
 //! What ends by time or by itself: leases that cannot be renewed, deadlines of handles, turns that go on without anybody.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::session::{Resume, SessionError};
-use conjure_base::{Clock, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
 use conjure_conversation::EventKind;
 use conjure_journal::MemoryJournal;
 
-use crate::support::{Faulty, memory, of};
+use crate::support::{Faulty, SECOND, memory, of};
 use crate::world::{Host, Stage, answered, key, options};
 
+/// By which leases in memory end when their owners think so, also while Tokio's time is paused.
+#[derive(Debug)]
+struct TokioTime(Deadline);
+
+/// Further than any test goes.
+const FAR: Duration = Duration::from_secs(1_000_000);
+
+impl TokioTime {
+    fn new() -> Self {
+        Self(SystemClock.deadline(FAR))
+    }
+}
+
+impl Clock for TokioTime {
+    fn timestamp(&self) -> Timestamp {
+        let passed = FAR.saturating_sub(SystemClock.remaining(self.0));
+        Timestamp::from_millis(u64::try_from(passed.as_millis()).unwrap())
+    }
+
+    fn deadline(&self, after: Duration) -> Deadline {
+        SystemClock.deadline(after)
+    }
+
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        SystemClock.remaining(deadline)
+    }
+
+    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        SystemClock.sleep_until(deadline)
+    }
+}
+
 /// Whoever cannot renew its lease stops before another may take it, and writes nothing after that.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_cannot_be_renewed_ends_the_session_before_another_takes_over() {
-    let inner = MemoryJournal::new();
+    let inner = MemoryJournal::with_clock(Arc::new(TokioTime::new()));
     let faulty = Faulty::new(inner.clone());
     let with_lease = |owner: &str| {
         let mut options = options(owner);
-        options.lease = Duration::from_millis(300);
+        options.lease = SECOND * 30;
         options
     };
     let old = Host::over(of(faulty.clone()), Stage::default(), with_lease("old")).await;
@@ -38,13 +72,19 @@ async fn a_lease_that_cannot_be_renewed_ends_the_session_before_another_takes_ov
     let new = Host::over(of(inner), Stage::default(), with_lease("new")).await;
     let same = new.session(&key(&session));
     // As long as the lease holds it is refused; then it goes on with what was under way.
+    let mut refusals = 0;
     let sent = loop {
         match same.send("mine").await {
             Ok(turn) => break turn,
-            Err(SessionError::TakenOver { reason }) => assert!(reason.contains("`old`"), "{reason}"),
+            Err(SessionError::TakenOver { reason }) => {
+                assert!(reason.contains("`old`"), "{reason}");
+                refusals += 1;
+                tokio::time::sleep(SECOND / 10).await;
+            }
             Err(other) => panic!("{other}"),
         }
     };
+    assert!(refusals > 0, "it stopped only when its lease was over");
     assert_eq!(sent.end().await, Ok(answered()));
     let events = new.events(&same).await;
     assert_eq!(events[..recorded.len()], recorded);

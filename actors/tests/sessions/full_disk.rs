@@ -8,6 +8,7 @@ use conjure_conversation::EventKind;
 use conjure_journal::{Journal, SqliteJournal, SqliteOptions};
 use futures_util::future::join_all;
 
+use crate::support::patient;
 use crate::world::{Host, Stage, answered, key, options};
 
 /// The journal in a folder, which takes no more than this.
@@ -16,7 +17,7 @@ fn bounded(folder: &std::path::Path, max_bytes: Option<u64>) -> Arc<OpenJournal>
     Arc::new(move || {
         let folder = folder.clone();
         Box::pin(async move {
-            let options = SqliteOptions { max_bytes, ..SqliteOptions::default() };
+            let options = SqliteOptions { max_bytes, ..patient() };
             let open = tokio::task::spawn_blocking(move || SqliteJournal::open(&folder, options));
             open.await.unwrap().map(|journal| Arc::new(journal) as Arc<dyn Journal>)
         })

@@ -10,7 +10,7 @@ use conjure_conversation::{Block, Message, Profile};
 use conjure_journal::{Journal, MemoryJournal, Owner};
 use futures_util::future::join_all;
 
-use crate::support::{Disk, Faulty, SECOND, memory, now, soon};
+use crate::support::{Disk, Faulty, PATIENCE, SECOND, memory, now, soon};
 use crate::world::{Stage, answered};
 
 fn tenant(name: &str) -> TenantId {
@@ -20,6 +20,7 @@ fn tenant(name: &str) -> TenantId {
 fn options(open: Arc<OpenJournal>, stage: &Stage, owner: &str) -> RuntimeOptions {
     let mut options = RuntimeOptions::new(open, Arc::new(stage.clone()), Owner::new(owner).unwrap());
     options.sessions.deadline = SECOND * 300;
+    options.journal_patience = PATIENCE;
     options
 }
 

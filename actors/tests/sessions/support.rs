@@ -14,6 +14,9 @@ use conjure_journal::{
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
+/// How long a call waits for a journal that is being opened: none of the tests that open one waits for it in vain.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Longer than any test takes.
 pub(crate) fn soon() -> Deadline {
     SystemClock.deadline(SECOND * 600)
@@ -22,6 +25,11 @@ pub(crate) fn soon() -> Deadline {
 /// A deadline that has passed.
 pub(crate) fn now() -> Deadline {
     SystemClock.deadline(Duration::ZERO)
+}
+
+/// Options for a loaded machine: one journal may be slow to close while the next one is opened.
+pub(crate) fn patient() -> SqliteOptions {
+    SqliteOptions { busy_timeout: PATIENCE, ..SqliteOptions::default() }
 }
 
 /// A folder that is removed with it, for the journals that need one.
@@ -38,9 +46,7 @@ impl Disk {
         Arc::new(move || {
             let folder = folder.clone();
             Box::pin(async move {
-                let open = tokio::task::spawn_blocking(move || {
-                    SqliteJournal::open(&folder, SqliteOptions::default())
-                });
+                let open = tokio::task::spawn_blocking(move || SqliteJournal::open(&folder, patient()));
                 open.await.unwrap().map(|journal| Arc::new(journal) as Arc<dyn Journal>)
             })
         })
@@ -61,7 +67,7 @@ pub(crate) fn of(journal: impl Journal + Clone + 'static) -> Arc<OpenJournal> {
 
 /// A tree of nothing but a journal.
 pub(crate) async fn journal_tree(open: Arc<OpenJournal>) -> (Root, JournalAccess) {
-    let (child, access) = journal_actor(open, SECOND * 10).unwrap();
+    let (child, access) = journal_actor(open, PATIENCE).unwrap();
     let spec = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne)
         .intensity(Intensity::new(1_000_000, SECOND))
         .backoff(Backoff::NONE);

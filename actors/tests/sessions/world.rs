@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::support::{SECOND, of, soon};
+use crate::support::{PATIENCE, SECOND, of, soon};
 
 /// What the model and the tools of a test did, and what holds them up.
 #[derive(Clone, Default)]
@@ -95,8 +95,11 @@ fn last_words(request: &Request) -> (String, bool) {
 impl Model for Stage {
     fn stream(&self, request: Request) -> ModelStream {
         let (words, has_results) = last_words(&request);
-        let number = self.requests.lock().unwrap().len();
-        self.requests.lock().unwrap().push(request);
+        let number = {
+            let mut requests = self.requests.lock().unwrap();
+            requests.push(request);
+            requests.len() - 1
+        };
         let response = |content, stop_reason| Response {
             id: None,
             model: None,
@@ -239,7 +242,7 @@ impl Host {
         outfit: Arc<dyn Outfit>,
     ) -> Self {
         let id = |text: &str| ChildId::new(text).unwrap();
-        let (journal, access) = journal_actor(open, SECOND * 10).unwrap();
+        let (journal, access) = journal_actor(open, PATIENCE).unwrap();
         let (sessions_spec, sessions) = SupervisorSpec::dynamic(id("sessions"))
             .domain(Domain::EachChild)
             .given_up(GivenUp::Forgotten)

@@ -9,10 +9,10 @@ use conjure_actors::journal::OpenJournal;
 use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
 use conjure_actors::session::{Session, SessionError};
 use conjure_base::TenantId;
-use conjure_journal::{Journal, Owner, SessionKey, SqliteJournal, SqliteOptions, load_all};
+use conjure_journal::{Journal, Owner, SessionKey, SqliteJournal, load_all};
 use futures_util::future::join_all;
 
-use crate::support::{SECOND, soon};
+use crate::support::{PATIENCE, SECOND, patient, soon};
 use crate::world::{Stage, key};
 
 const SESSIONS: usize = 4;
@@ -35,7 +35,7 @@ fn sqlite(folder: &Path, opened: &Opened) -> Arc<OpenJournal> {
                 let last = opened.lock().unwrap().0.clone();
                 let journal = match last {
                     Some(lost) => lost.open_again()?,
-                    None => SqliteJournal::open(&folder, SqliteOptions::default())?,
+                    None => SqliteJournal::open(&folder, patient())?,
                 };
                 let mut now = opened.lock().unwrap();
                 (now.0, now.1) = (Some(journal.clone()), now.1 + 1);
@@ -75,8 +75,8 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let (opened, stage) = (Opened::default(), Stage::default());
     let open = sqlite(folder.path(), &opened);
     let mut options = RuntimeOptions::new(open, Arc::new(stage.clone()), Owner::new("first").unwrap());
-    options.sessions.deadline = SECOND * 120;
-    options.journal_patience = SECOND * 60;
+    options.sessions.deadline = SECOND * 300;
+    options.journal_patience = PATIENCE;
     let runtime = Runtime::spawn(options).await.unwrap();
     let mut sessions = Vec::new();
     for name in ["acme", "globex"] {
@@ -107,7 +107,7 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let last = opened.lock().unwrap().0.take().unwrap();
     last.close().await;
 
-    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let journal = SqliteJournal::open(folder.path(), patient()).unwrap();
     for (key, acknowledged) in keys.iter().zip(&acknowledged) {
         assert!(!acknowledged.is_empty());
         let events = load_all(&journal, key, 0).await.unwrap();
