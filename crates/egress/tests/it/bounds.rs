@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
-use crate::clock::ManualClock;
+use crate::support::clock::ManualClock;
 use crate::support::{Proxy, Recorder, Server, egress, expect, hear, limited};
 
 const fn seconds(count: u64) -> Duration {

@@ -9,7 +9,6 @@
 
 mod bounds;
 mod clients;
-mod clock;
 mod drops;
 mod plain;
 mod rebinding;

@@ -13,7 +13,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::clock::ManualClock;
+// Here, because the tests of sandboxes have this file, too.
+#[path = "clock.rs"]
+pub(crate) mod clock;
+
+use clock::ManualClock;
 
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
