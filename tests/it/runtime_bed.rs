@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use conjure::{
     Block, BlockKind, Clock as _, Config, Deadline, Environment, ExecutorKind, Message, Model, Request,
-    Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec, Settings, StopReason,
-    SystemClock, TenantId, Turn, TurnEvent, TurnStop, Update, Usage, model_fn,
+    Response, Role, Runtime, RuntimeOptions, Session, SessionError, SessionEventKind, SessionSpec, Settings,
+    StopReason, SystemClock, TenantId, Turn, TurnEvent, TurnStop, Update, Usage, model_fn,
 };
 
 /// Far more than anything here takes.
@@ -158,6 +158,22 @@ pub(crate) fn spec() -> SessionSpec {
 /// Says something, and waits for the end of its turn: why it ended, and what was said last.
 pub(crate) async fn say(session: &Session, words: &str) -> (TurnStop, String) {
     follow(&mut session.send(words).await.unwrap()).await
+}
+
+/// The same where the journal has just been mended: what the session was trying again in that moment may still tell of what it found.
+pub(crate) async fn ask_again(session: &Session, words: &str) -> String {
+    let deadline = soon();
+    let mut turn = loop {
+        match session.send(words).await {
+            Ok(turn) => break turn,
+            Err(error) => assert!(matches!(error, SessionError::Journal { .. }), "{error:?}"),
+        }
+        assert!(!SystemClock.remaining(deadline).is_zero(), "it does not go on");
+        tokio::task::yield_now().await;
+    };
+    let (stop, text) = follow(&mut turn).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+    text
 }
 
 /// Waits for the end of a turn.

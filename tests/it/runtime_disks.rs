@@ -11,7 +11,7 @@ use conjure::{
     SandboxErrorKind, SessionError, SystemClock,
 };
 
-use crate::runtime_bed::{Host, ask, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, ask_again, soon, spec, tenant};
 use crate::runtime_halts::{left, pause};
 
 /// What tells the part which folder is its own.
@@ -109,7 +109,7 @@ fn folder_of(path: &Path) -> &str {
 
 /// There is room again: the session and new ones work, all that was acknowledged is there, and nothing else is.
 async fn goes_on(host: &Host, runtime: &Runtime, session: &conjure::Session, acknowledged: usize) {
-    let said = ask(session, "$ cat note").await;
+    let said = ask_again(session, "$ cat note").await;
     assert!(said.ends_with("kept\n"), "{said}");
     let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
     let told: Vec<String> = told.iter().map(|event| serde_json::to_string(event).unwrap()).collect();

@@ -9,7 +9,7 @@ use conjure::{
     parse_response,
 };
 
-use crate::runtime_bed::{Host, ask, model, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, ask_again, model, soon, spec, tenant};
 
 /// How spawning a runtime fails.
 async fn refused(options: RuntimeOptions) -> (JournalErrorKind, String) {
@@ -64,7 +64,7 @@ async fn a_journal_that_another_process_holds_is_told_by_its_file() {
 
     drop(holder.0.stdin.take());
     holder.0.wait().unwrap();
-    assert_eq!(ask(&session, "and now?").await, "heard: and now?");
+    assert_eq!(ask_again(&session, "and now?").await, "heard: and now?");
     runtime.open(spec()).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
 }
