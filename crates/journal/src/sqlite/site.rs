@@ -36,6 +36,9 @@ impl FileId {
     }
 }
 
+/// How often the log is looked for where its database is: both may be moved away and back between two looks.
+const LOOKS: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct Site {
     database: PathBuf,
@@ -104,6 +107,18 @@ impl Site {
             Some(_) => Err(displaced(&self.log, Found::Another)),
             None => Err(displaced(&self.log, Found::Nothing)),
         }
+    }
+
+    /// Whether the log that was opened is not where it was, although the database is.
+    pub(crate) fn has_lost(&self, log: FileId) -> Result<bool, JournalError> {
+        for _ in 0..LOOKS {
+            self.check()?;
+            if self.check_log(log).is_ok() {
+                return Ok(false);
+            }
+        }
+        self.check()?;
+        Ok(true)
     }
 
     /// The log that is read together with the database, which stays the same while this is held.

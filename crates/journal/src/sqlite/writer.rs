@@ -96,8 +96,7 @@ impl Writer {
             Some(open) => open,
             None => {
                 let known = *self.site.reading();
-                self.site.check()?;
-                if self.site.check_log(known).is_err() {
+                if self.site.has_lost(known)? {
                     // It has no log open, and those who read have the one that lost its name: all of them close it, so that it is
                     // merged, and the journal is opened anew.
                     std::panic::resume_unwind(Box::new("its log is not where it was"));
