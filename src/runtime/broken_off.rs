@@ -12,9 +12,9 @@ use std::time::Duration;
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
 use conjure_journal::{JournalError, SessionKey};
 
-use super::artifacts::remove_kept;
 use super::error::RuntimeError;
 use super::home::{Home, TenantHome};
+use super::kept::remove_kept;
 use super::outfit::blocking;
 use super::records::Records;
 use super::tenants::Gone;

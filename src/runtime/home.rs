@@ -9,6 +9,7 @@
 //! <data>/tenants/TENANT/              the data folder of a tenant: its store, its sandboxes, its workspaces
 //! <data>/tenants/TENANT/workspaces/SESSION/workspace   where a session works
 //! <data>/tenants/TENANT/skills/DIGEST/NAME/            a skill as sessions were opened with it
+//! <data>/tenants/TENANT/artifacts/SESSION/             links to the contents of a session's artifacts
 //! <data>/tenants/TENANT/under-way/SESSION              a session that is being opened or deleted
 //! <data>/tenants/TENANT/gate.lock                      held by who opens, deletes, or removes what no session has
 //! ```

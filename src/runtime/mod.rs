@@ -23,6 +23,7 @@ mod artifacts;
 mod gist;
 mod given;
 mod inputs;
+mod kept;
 mod outfit;
 mod pools;
 mod records;

@@ -26,13 +26,14 @@ use conjure_toolbox::{
 };
 use futures_util::future::BoxFuture;
 
-use super::artifacts::{ArtifactDesk, remove_kept};
+use super::artifacts::ArtifactDesk;
 use super::error::RuntimeError;
 use super::given::{Complete, Given};
 use super::home::{Home, TenantHome};
 use super::hosted::{self, HostedFiles};
 use super::hosts::Presence;
 use super::inputs::{check_given, effective, hidden_variables};
+use super::kept::remove_kept;
 use super::models::Models;
 use super::options::Record;
 use super::sandboxes::{Kind, Sandboxes};

@@ -43,6 +43,7 @@ mod live_model;
 mod run_command;
 mod run_hosted;
 mod runtime_artifacts;
+mod runtime_artifacts_killed;
 mod runtime_bed;
 mod runtime_breakers;
 mod runtime_canaries;

@@ -1,7 +1,8 @@
 //! The actor that does for a session's artifacts what takes long, and has the session's actor record what came of it.
 //!
-//! Each request is a tracked task of its own: it ends when nobody waits for it any more, at its deadline, and with the actor. State:
-//! which names are being taken in, so that no file is read for a name that somebody else is about to have.
+//! Each request is a tracked task of its own: it ends when nobody waits for it any more, at its deadline, and with the actor. Only a
+//! registration that is being recorded goes on until it is known what came of it. State: which names are being taken in, so that no file
+//! is read for a name that somebody else is about to have.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_conversation::{Artifact, ArtifactChange, ArtifactName, Rejection};
 use tokio_util::sync::CancellationToken;
 
+use super::keeping::Keeping;
 use super::parts::ArtifactParts;
 use super::request::ArtifactRequest;
 use crate::session::{Answer, Mail, Parcel, SessionError, SessionMessage, Shared, lock};
@@ -24,6 +26,7 @@ const MOST: usize = 32;
 pub(crate) struct Makings {
     pub(crate) parts: ArtifactParts,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) keeping: Arc<Keeping>,
     /// Who records.
     pub(crate) session: Address<Mail>,
 }
@@ -65,11 +68,11 @@ impl Worker for ArtifactRegistryActor {
                     reply.send(Err(ArtifactError::Exists { name }.into()));
                     return Ok(Flow::Continue);
                 };
-                let work = |until| async move {
-                    let _until_recorded = taking_in;
-                    makings.register(*registration, until).await
+                let registering = async move {
+                    let _until_settled = taking_in;
+                    makings.register(*registration, reply).await;
                 };
-                self.run(answered(reply, work), context);
+                self.run(registering, context);
             }
             ArtifactRequest::Resolve { uri, reply } => {
                 let work = |until| async move { makings.resolve(&uri, until).await };
@@ -93,24 +96,79 @@ impl Worker for ArtifactRegistryActor {
 }
 
 /// Does the work until nobody wants it any more, and answers.
-async fn answered<T, F, W>(mut reply: Answer<T>, work: F)
+async fn answered<T, F, W>(reply: Answer<T>, work: F)
 where
     T: Send + 'static,
     F: FnOnce(Deadline) -> W,
     W: Future<Output = Result<T, SessionError>>,
 {
     let until = reply.deadline();
+    if let Some((reply, done)) = while_wanted(reply, work(until)).await {
+        reply.send(Ok(done));
+    }
+}
+
+/// Does the work until nobody wants it any more. Where it is not done, whoever waits is told why.
+async fn while_wanted<T: Send + 'static, D>(
+    mut reply: Answer<T>,
+    work: impl Future<Output = Result<D, SessionError>>,
+) -> Option<(Answer<T>, D)> {
+    let until = reply.deadline();
     let outcome = tokio::select! {
         biased;
-        outcome = work(until) => outcome,
-        () = reply.abandoned() => return,
+        outcome = work => outcome,
+        () = reply.abandoned() => return None,
         () = SystemClock.sleep_until(until) => Err(SessionError::DeadlinePassed),
+    };
+    match outcome {
+        Ok(done) => Some((reply, done)),
+        Err(error) => {
+            reply.send(Err(error));
+            None
+        }
+    }
+}
+
+/// Answers with what comes of it, in time. It comes to its end even so, as what is on its way cannot be called back.
+async fn settled<T: Send + 'static>(reply: Answer<T>, work: impl Future<Output = Result<T, SessionError>>) {
+    tokio::pin!(work);
+    let outcome = tokio::select! {
+        biased;
+        outcome = &mut work => outcome,
+        () = SystemClock.sleep_until(reply.deadline()) => {
+            reply.send(Err(SessionError::DeadlinePassed));
+            let _ = work.await;
+            return;
+        }
     };
     reply.send(outcome);
 }
 
 impl Makings {
-    async fn register(&self, registration: Registration, until: Deadline) -> Result<Artifact, SessionError> {
+    /// Takes it in, holds its content, has it recorded, in this order. What is held is let go when it is known what was recorded.
+    async fn register(&self, registration: Registration, reply: Answer<Artifact>) {
+        let until = reply.deadline();
+        let holding = async {
+            let artifact = self.take_in(registration).await?;
+            let held = match &artifact.content {
+                Some(content) => Some(self.keeping.hold(content.clone()).await?),
+                None => None,
+            };
+            Ok((artifact, held))
+        };
+        let Some((reply, (artifact, _held))) = while_wanted(reply, holding).await else { return };
+        let recording = async {
+            let change = ArtifactChange::Register(Box::new(artifact.clone()));
+            self.record(change, until).await?;
+            let artifacts = self.shared.artifacts(&self.parts);
+            let recorded = artifacts.iter().find(|recorded| recorded.name == artifact.name).cloned();
+            // It may have been unregistered since.
+            Ok(recorded.map_or(artifact, Arc::unwrap_or_clone))
+        };
+        settled(reply, recording).await;
+    }
+
+    async fn take_in(&self, registration: Registration) -> Result<Artifact, SessionError> {
         let Self { parts, shared, .. } = self;
         let name = registration.name.clone();
         // Nothing is read for a name that is taken.
@@ -125,12 +183,7 @@ impl Makings {
         }
         // Dropping the future ends the work.
         let cancel = CancellationToken::new();
-        let artifact = parts.intake.take_in(registration, parts.resolver.store(), &cancel).await?;
-        let change = ArtifactChange::Register(Box::new(artifact.clone()));
-        self.record(change, until).await?;
-        let recorded = shared.artifacts(parts).iter().find(|artifact| artifact.name == name).cloned();
-        // It may have been unregistered since.
-        Ok(recorded.map_or(artifact, Arc::unwrap_or_clone))
+        Ok(parts.intake.take_in(registration, parts.resolver.store(), &cancel).await?)
     }
 
     async fn resolve(&self, uri: &ArtifactUri, until: Deadline) -> Result<Resolved, SessionError> {
@@ -153,7 +206,7 @@ impl Makings {
         Ok(self.parts.resolver.open(&resolved).await?)
     }
 
-    /// Returns when the session has recorded it.
+    /// Returns when it is known whether the session has recorded it: by then, it is not sent any more.
     async fn record(&self, change: ArtifactChange, until: Deadline) -> Result<(), SessionError> {
         let (reply, answer) = Reply::new(until);
         tokio::pin!(answer);
@@ -171,7 +224,6 @@ impl Makings {
                 // Nobody opened it, or nobody took it up: the turn that it was for has just ended.
                 Ok(message) = returned => message,
                 answer = &mut answer => return answer.unwrap_or(Err(SessionError::Lost)),
-                () = SystemClock.sleep_until(until) => return Err(SessionError::DeadlinePassed),
             };
         }
     }

@@ -1,10 +1,13 @@
 //! The artifacts of a session (ADR-0018, section 2): what it is given, by name, and what its host asks of them.
 //!
-//! What a session has is recorded by its conversation, and its bytes lie in its tenant's store: a restart loses nothing. The
+//! What a session has is recorded by its conversation, and its bytes lie in its tenant's store, where they are kept from before that is
+//! recorded until after it is recorded that the session has them no more ([`ContentKeeper`]): a crash loses nothing. The
 //! `ArtifactRegistryActor` does what takes long, beside the session's actor: it takes files in, resolves references, fetches URLs for
 //! the host; then the session's actor records what came of it, also while a turn runs: the next call of a tool sees it. It is started by
 //! the first request that needs it, stands below the session's actor, so that its death is not the session's, and goes when nobody asks
 //! anything for a while: a session without artifacts has none.
+//!
+//! What a URL led to is only kept when it is recorded: what is lost of it is fetched again.
 //!
 //! Tools resolve references by themselves (`conjure_toolbox`): nothing of theirs passes through here.
 //!
@@ -14,11 +17,12 @@
 //! unregistered, and that is recorded.
 //!
 //! State: requests under way, in memory. They end as lost with the actor or its session; what was recorded is recorded, and a content
-//! that was stored and not recorded is garbage of its store.
+//! that was stored and not recorded is garbage of its store, when nobody keeps it any more.
 
 mod actor;
 mod failure;
 mod handle;
+mod keeping;
 mod parts;
 mod place;
 mod request;
@@ -29,4 +33,5 @@ pub use parts::{ArtifactParts, ContentKeeper};
 pub use request::ArtifactRequest;
 
 pub(crate) use actor::Makings;
+pub(crate) use keeping::Keeping;
 pub(crate) use place::RegistryPlace;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_artifact::{ArtifactOptions, Intake, Resolver};
+use conjure_artifact::{ArtifactError, ArtifactOptions, Intake, Resolver};
 use conjure_conversation::ArtifactContent;
+use conjure_journal::Epoch;
 use futures_util::future::BoxFuture;
 
 use crate::supervision::Failure;
@@ -21,18 +22,31 @@ pub struct ArtifactParts {
 }
 
 /// Sees to it that the contents of a session's artifacts stay in their store for as long as the session has them.
+///
+/// Each incarnation of a session says which it is, by the epoch of its lease. Work of an earlier one may still be under way when a later
+/// one has begun: it takes nothing from that.
 pub trait ContentKeeper: Send + Sync {
-    /// Keeps these contents, and none that the session had before. Called after each change, and when the session is revived; never
-    /// twice at a time for one session. The future may be dropped.
+    /// Keeps this content, too. Called before it is recorded that the session has it. The future may be dropped.
+    ///
+    /// # Errors
+    /// When it cannot be kept, or is not there any more: the session is not given it then.
+    fn hold(&self, epoch: Epoch, content: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>>;
+
+    /// Keeps these contents, and none that the session had before. Called when the session is revived, and after changes; never at the same
+    /// time as another call for one incarnation, but for one whose future was dropped. The future may be dropped.
     ///
     /// # Errors
     /// Whatever went wrong; it is logged, and tried again at the next occasion.
-    fn keep(&self, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>>;
+    fn keep(&self, epoch: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>>;
 }
 
 /// The store keeps everything by itself.
 impl ContentKeeper for () {
-    fn keep(&self, _: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn hold(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn keep(&self, _: Epoch, _: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

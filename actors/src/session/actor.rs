@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
-    ArtifactContent, CommandKind, Conversation, LedgerError, Limits, Profile, Step, SubmitError, next,
+    CommandKind, Conversation, LedgerError, Limits, Profile, Step, SubmitError, next,
 };
 use conjure_journal::JournalError;
 use tokio::sync::mpsc;
@@ -33,7 +33,7 @@ use super::retry::Retry;
 use super::shared::{Driven, Shared};
 use super::spec::{Fitting, Resume, SessionParts};
 use super::work::{Errand, Order, Outcome, answer_all, awaits_somebody, has_run_tools};
-use crate::artifacts::RegistryPlace;
+use crate::artifacts::{Keeping, RegistryPlace};
 use crate::executors::{Began, Executors};
 use crate::journal::CallFailure;
 use crate::metrics::{Counted, SandboxMeter};
@@ -45,9 +45,8 @@ pub(crate) struct SessionActor {
     parts: Arc<SessionParts>,
     /// Where what takes long is done for the session's artifacts.
     registry: RegistryPlace,
-    /// The contents of its artifacts that are kept, and who sees to that, one at a time.
-    kept: Vec<ArtifactContent>,
-    keeping: Arc<tokio::sync::Mutex<()>>,
+    /// Who sees to it that the contents of its artifacts stay, where it may have some.
+    keeping: Option<Arc<Keeping>>,
     limits: Limits,
     place: Place,
     /// Until when what is in the sandbox may be brought to the host, when the actor ends.
@@ -147,12 +146,14 @@ impl SessionActor {
             // The queue has room: the actor has just begun.
             let _ = context.address().send(Mail::Attached);
         }
-        let mut actor = Self {
+        let keeping = parts.artifacts.as_ref().map(|artifacts| {
+            Arc::new(Keeping::new(Arc::clone(&artifacts.keeper), Arc::clone(shared), lease.epoch()))
+        });
+        let actor = Self {
             shared: Arc::clone(shared),
             parts: Arc::new(parts),
             registry: RegistryPlace::vacant(context.ground()),
-            kept: Vec::new(),
-            keeping: Arc::default(),
+            keeping,
             limits: profile.limits,
             place: Place::Home(Box::new(conversation)),
             bring_by: Deadline::NEVER,

@@ -9,12 +9,12 @@ use conjure_actors::artifacts::{ArtifactParts, ContentKeeper};
 use conjure_actors::session::{Fitting, Outfit, Session, SessionError, SessionParts};
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{
-    ArtifactErrorKind, ArtifactOptions, Fetch, FetchFuture, FetchRequest, Fetched, Intake, Registration,
-    Resolver, Source, WorkspaceOutputs,
+    ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch, FetchFuture, FetchRequest, Fetched, Intake,
+    Registration, Resolver, Source, WorkspaceOutputs,
 };
 use conjure_base::{Digest, TenantId};
 use conjure_conversation::{ArtifactContent, EventKind, Rejection};
-use conjure_journal::MemoryJournal;
+use conjure_journal::{Epoch, MemoryJournal};
 use conjure_store::{Store, Variant};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -89,7 +89,11 @@ impl Fetch for Bench {
 }
 
 impl ContentKeeper for Bench {
-    fn keep(&self, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn hold(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn keep(&self, _: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
         async move {
             self.kept.send_replace(contents);
             Ok(())

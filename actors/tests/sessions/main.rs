@@ -15,6 +15,8 @@ mod failing;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
+mod keeping;
+#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod ledger;

@@ -11,6 +11,7 @@ use conjure_journal::{
     Owner, PageLimit, Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions,
     Swept,
 };
+use tokio::sync::watch;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -104,6 +105,31 @@ struct Fault {
     missed: u64,
     /// Leases are not renewed.
     renewals_fail: bool,
+    /// Appends wait here, where there is one.
+    door: Option<Door>,
+}
+
+/// Appends wait before it until it is opened.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Door {
+    reached: Arc<watch::Sender<u64>>,
+    is_open: Arc<watch::Sender<bool>>,
+}
+
+impl Door {
+    /// Until so many have come to it.
+    pub(crate) async fn reached(&self, count: u64) {
+        self.reached.subscribe().wait_for(|reached| *reached >= count).await.unwrap();
+    }
+
+    pub(crate) fn open(&self) {
+        self.is_open.send_replace(true);
+    }
+
+    async fn pass(&self) {
+        self.reached.send_modify(|reached| *reached += 1);
+        self.is_open.subscribe().wait_for(|open| *open).await.unwrap();
+    }
 }
 
 impl Faulty {
@@ -152,6 +178,11 @@ impl Faulty {
         self.fault.lock().unwrap().renewals_fail = true;
     }
 
+    /// From now on appends wait before this door.
+    pub(crate) fn shut(&self) -> Door {
+        self.fault.lock().unwrap().door.insert(Door::default()).clone()
+    }
+
     pub(crate) fn mend(&self) {
         self.fault.lock().unwrap().lost_after = None;
     }
@@ -193,6 +224,13 @@ impl Journal for Faulty {
                 });
             }
             *left -= 1;
+        }
+        if let Some(door) = fault.door.clone() {
+            let (inner, key) = (self.inner.clone(), key.clone());
+            return Box::pin(async move {
+                door.pass().await;
+                inner.append_charged(&key, expected_seq, epoch, events, charges).await
+            });
         }
         self.inner.append_charged(key, expected_seq, epoch, events, charges)
     }

@@ -9,6 +9,7 @@ use conjure_artifact::{
     ArtifactError, ArtifactOptions, ArtifactUpload, Intake, Resolver, Retry, Source, Uploads,
 };
 use conjure_conversation::{Artifact, ArtifactContent, Block, Role};
+use conjure_journal::Epoch;
 use conjure_store::Store;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -54,7 +55,11 @@ impl ArtifactUpload for Service {
 }
 
 impl ContentKeeper for Service {
-    fn keep(&self, _: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn hold(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn keep(&self, _: Epoch, _: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
         std::future::ready(Ok(())).boxed()
     }
 }

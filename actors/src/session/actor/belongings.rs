@@ -50,9 +50,11 @@ impl SessionActor {
     }
 
     fn makings(&self, context: &Context<Mail>) -> Result<Makings, SessionError> {
-        let parts = self.parts.artifacts.clone();
-        let parts = parts.ok_or(SessionError::Unsupported { what: "no artifacts: they are switched off" })?;
-        Ok(Makings { parts, shared: Arc::clone(&self.shared), session: context.address().clone() })
+        let (Some(parts), Some(keeping)) = (self.parts.artifacts.clone(), self.keeping.clone()) else {
+            return Err(SessionError::Unsupported { what: "no artifacts: they are switched off" });
+        };
+        let session = context.address().clone();
+        Ok(Makings { parts, shared: Arc::clone(&self.shared), keeping, session })
     }
 
     /// Has the bytes of a produced file put into the tenant's store.
@@ -83,22 +85,10 @@ impl SessionActor {
     }
 
     /// Sees to it that the contents of the session's artifacts stay, and no others.
-    pub(super) fn keep_contents(&mut self, context: &Context<Mail>) {
-        let Some(parts) = self.parts.artifacts.clone() else { return };
-        let contents = self.shared.contents();
-        if contents == self.kept {
-            return;
-        }
-        self.kept = contents;
-        let (shared, keeping) = (Arc::clone(&self.shared), Arc::clone(&self.keeping));
-        let keeping = async move {
-            let _one = keeping.lock().await;
-            // As they are by now.
-            if let Err(error) = parts.keeper.keep(shared.contents()).await {
-                tracing::warn!(session = %shared.key, %error, "the contents of artifacts are not kept");
-            }
-        };
-        context.spawn(keeping).detach();
+    pub(super) fn keep_contents(&self, context: &Context<Mail>) {
+        let Some(keeping) = self.keeping.as_ref().filter(|keeping| keeping.is_due()) else { return };
+        let keeping = Arc::clone(keeping);
+        context.spawn(async move { keeping.put_in_order().await }).detach();
     }
 
     pub(super) fn open_file(
