@@ -157,8 +157,10 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
         input_schema: json!({"type": "object"}),
     };
     let traits = CallTraits { access: Access::Shared, idempotent: true };
-    let panics = tool_fn(definition, traits, |_, _| async { panic!("a bug") as ToolOutcome });
-    let toolbox = bed.toolbox().tool(panics).timeout(Duration::from_secs(5)).build().unwrap();
+    let toolbox = |timeout| {
+        let panics = tool_fn(definition.clone(), traits, |_, _| async { panic!("a bug") as ToolOutcome });
+        bed.toolbox().tool(panics).timeout(Duration::from_secs(timeout)).build().unwrap()
+    };
     let calls = [
         bash("1", "echo one"),
         bash("2", "exit 1"),
@@ -167,7 +169,11 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
         ToolCall::new("5", "unknown", &json!({})),
         bash("6", "echo six"),
     ];
-    let results = execute_tool_calls(&toolbox, &calls, context()).await;
+    let mut results = execute_tool_calls(&toolbox(5), &calls, context()).await;
+    // A loaded machine may take longer for all of them than a short timeout lasts.
+    if results[0].is_error || results[5].is_error || !results[2].text().starts_with("until then") {
+        results = execute_tool_calls(&toolbox(50), &calls, context()).await;
+    }
     let ids: Vec<&str> = results.iter().map(|result| result.tool_use_id.as_str()).collect();
     assert_eq!(ids, ["1", "2", "3", "4", "5", "6"]);
     let errors: Vec<bool> = results.iter().map(|result| result.is_error).collect();
@@ -208,9 +214,16 @@ async fn a_gigabyte_of_output_is_bounded_counted_and_kept_in_part() {
 async fn a_timeout_ends_the_whole_tree_of_a_command() {
     let bed = Bed::new().await;
     let marker = format!("{}.25", 100_000 + std::process::id());
-    let toolbox = bed.toolbox().timeout(Duration::from_secs(3)).build().unwrap();
     let command = format!("setsid sleep {marker} & (setsid sleep {marker} &) ; echo started; sleep {marker}");
-    let result = toolbox.run(&bash("1", &command), context()).await;
+    let run = async |timeout| {
+        let toolbox = bed.toolbox().timeout(Duration::from_secs(timeout)).build().unwrap();
+        toolbox.run(&bash("1", &command), context()).await
+    };
+    let mut result = run(3).await;
+    // A loaded machine may take longer to start it than a short timeout lasts.
+    if !result.text().starts_with("started") {
+        result = run(50).await;
+    }
     assert!(result.is_error && result.text().starts_with("started\n[timed out"), "{}", result.text());
     until("the end of the tree", || processes(&marker) == 0).await;
 }
