@@ -33,6 +33,17 @@ pub enum RuntimeError {
     /// The tenant has as much as it may.
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
+    /// What the tenant has on the disk is limited, and cannot be measured.
+    #[error(
+        "the tenant `{tenant}` gets no more of the disk, since its data folder cannot be measured: {reason}; delete sessions, or \
+         files of their workspaces, or lift its quotas of the disk"
+    )]
+    Unmeasured {
+        /// Whose.
+        tenant: TenantId,
+        /// What of the folder is in the way.
+        reason: &'static str,
+    },
     /// The tenant is being deleted, or its deletion has broken off.
     #[error("the tenant `{tenant}` is being deleted")]
     BeingDeleted {

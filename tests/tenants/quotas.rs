@@ -135,12 +135,32 @@ async fn a_full_disk_of_a_tenant_refuses_sessions_and_sandboxes_until_there_is_r
     let exceeded = refused(runtime.open(spec("acme")).await);
     assert_eq!((exceeded.quota, exceeded.limit), (Quota::DiskBytes, 2_000_000));
     assert!(exceeded.current > 3_000_000, "{exceeded}");
-    // One that is open gets no sandbox, and is told why; another tenant has its own folder.
+    // One that is open gets no sandbox, and is told why; nothing is run in the one that is there. Another tenant has its own folder.
     assert!(ask(&other, "$ echo here").await.contains("bytes on the disk"));
+    assert!(ask(&session, "$ echo more >> big").await.contains("bytes on the disk"));
     let elsewhere = runtime.open(spec("globex")).await.unwrap();
     assert_eq!(ask(&elsewhere, "$ echo here").await, "it says: here\n");
     runtime.delete(&tenant("acme"), session.id()).await.unwrap();
     runtime.open(spec("acme")).await.unwrap();
     assert_eq!(ask(&other, "$ echo here").await, "it says: here\n");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_hidden_deep_down_is_not_had_for_nothing() {
+    let host = Host::new();
+    let runtime = host.start(host.options()).await;
+    let session = runtime.open(spec("acme")).await.unwrap();
+    let hide = "$ for n in $(seq 140); do mkdir d; cd d; done; head -c 3000000 /dev/zero > big; echo hidden";
+    assert_eq!(ask(&session, hide).await, "it says: hidden\n");
+    // Nothing is limited, so nobody minds.
+    runtime.open(spec("acme")).await.unwrap();
+    runtime.set_tenant(&tenant("acme"), TenantPolicy::new().disk_bytes(2_000_000)).unwrap();
+    let error = runtime.open(spec("acme")).await.map(drop).unwrap_err();
+    assert!(
+        matches!(&error, RuntimeError::Unmeasured { tenant, .. } if tenant.as_str() == "acme"),
+        "{error}"
+    );
+    assert!(ask(&session, "$ echo here").await.contains("128 deep"));
     runtime.shutdown(soon()).await.unwrap();
 }

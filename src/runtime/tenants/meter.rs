@@ -5,18 +5,17 @@
 //! somebody is measured anew first. State: what was measured last, in memory.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conjure_actors::admission::Permit;
-use conjure_actors::executors::ExecutorSource;
 use conjure_actors::tenants::{Quota, QuotaExceeded};
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
-use conjure_sandbox::{Executor, Isolation, Layout, SandboxError, SandboxErrorKind};
-use futures_util::future::BoxFuture;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use tokio_util::task::TaskTracker;
 
 use super::super::error::RuntimeError;
@@ -43,6 +42,14 @@ pub struct DiskUsage {
     pub bytes: u64,
     /// Files, folders and links.
     pub inodes: u64,
+}
+
+/// What a walk found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Found {
+    usage: DiskUsage,
+    /// Why there may be more than was counted.
+    missed: Option<&'static str>,
 }
 
 /// How new what was measured must be.
@@ -72,16 +79,42 @@ struct Inner {
 /// What was measured last of a tenant.
 #[derive(Default)]
 struct Meter {
-    /// One walks at a time; the others have what it finds.
+    /// One walks at a time. Those who asked before it began have what it finds.
     turn: tokio::sync::Mutex<()>,
+    /// How many walks have begun.
+    begun: AtomicU64,
     last: Mutex<Option<Measured>>,
 }
 
 #[derive(Clone, Copy)]
 struct Measured {
-    usage: DiskUsage,
+    found: Found,
+    /// Which walk it was, counted from 1.
+    walk: u64,
     fresh_until: Deadline,
     usable_until: Deadline,
+}
+
+impl Meter {
+    /// What a walk finds that begins behind this call.
+    async fn walk(&self, folder: PathBuf) -> Result<Found, RuntimeError> {
+        let begun = self.begun.load(Ordering::Acquire);
+        let _turn = self.turn.lock().await;
+        let last = *lock(&self.last);
+        if let Some(last) = last.filter(|last| last.walk > begun) {
+            return Ok(last.found);
+        }
+        let walk = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let found = blocking("measuring a tenant's folder", move || Ok(measure(&folder))).await?;
+        let measured = Measured {
+            found,
+            walk,
+            fresh_until: SystemClock.deadline(FRESH),
+            usable_until: SystemClock.deadline(USABLE),
+        };
+        *lock(&self.last) = Some(measured);
+        Ok(found)
+    }
 }
 
 impl Meters {
@@ -95,61 +128,52 @@ impl Meters {
         if !policy.limits_disk() {
             return Ok(());
         }
-        let exceeded = |usage: DiskUsage| {
-            let of = |quota, limit, current| QuotaExceeded::new(tenant.clone(), quota, limit, current);
-            if usage.bytes >= policy.disk_bytes {
-                Some(of(Quota::DiskBytes, policy.disk_bytes, usage.bytes))
-            } else {
-                let is_full = usage.inodes >= policy.inodes;
-                is_full.then(|| of(Quota::Inodes, policy.inodes, usage.inodes))
+        let judge = |Found { usage, missed }: Found| {
+            let of = |quota, limit, current| {
+                Err(RuntimeError::Quota(QuotaExceeded::new(tenant.clone(), quota, limit, current)))
+            };
+            match missed {
+                _ if usage.bytes >= policy.disk_bytes => of(Quota::DiskBytes, policy.disk_bytes, usage.bytes),
+                _ if usage.inodes >= policy.inodes => of(Quota::Inodes, policy.inodes, usage.inodes),
+                // Whoever could hide what they have would have as much as they like.
+                Some(reason) => Err(RuntimeError::Unmeasured { tenant: tenant.clone(), reason }),
+                None => Ok(()),
             }
         };
-        if exceeded(self.measure(tenant, Freshness::Recent).await?).is_none() {
+        if judge(self.look(tenant, Freshness::Recent).await?).is_ok() {
             return Ok(());
         }
         // Something may have been deleted since.
-        match exceeded(self.measure(tenant, Freshness::Now).await?) {
-            Some(exceeded) => Err(RuntimeError::Quota(exceeded)),
-            None => Ok(()),
-        }
+        judge(self.look(tenant, Freshness::Now).await?)
     }
 
-    /// What the tenant's data folder takes; nothing, where it has none.
+    /// What the tenant's data folder takes, as far as it can be looked at; nothing, where it has none.
     pub(crate) async fn measure(
         &self,
         tenant: &TenantId,
         freshness: Freshness,
     ) -> Result<DiskUsage, RuntimeError> {
+        Ok(self.look(tenant, freshness).await?.usage)
+    }
+
+    async fn look(&self, tenant: &TenantId, freshness: Freshness) -> Result<Found, RuntimeError> {
         let meter = Arc::clone(lock(&self.inner.meters).entry(tenant.clone()).or_default());
         let last = *lock(&meter.last);
         if let (Freshness::Recent, Some(last)) = (freshness, last) {
             let is_over = |deadline| SystemClock.remaining(deadline).is_zero();
             if !is_over(last.usable_until) {
                 if is_over(last.fresh_until) && meter.turn.try_lock().is_ok() {
-                    let (meters, tenant) = (self.clone(), tenant.clone());
+                    let (folder, tenant) = (self.home.place(tenant), tenant.clone());
                     drop(self.inner.walks.spawn(async move {
-                        if let Err(error) = meters.walk(&tenant, &meter).await {
+                        if let Err(error) = meter.walk(folder).await {
                             tracing::debug!(%tenant, %error, "a tenant's folder is not measured");
                         }
                     }));
                 }
-                return Ok(last.usage);
+                return Ok(last.found);
             }
         }
-        self.walk(tenant, &meter).await
-    }
-
-    async fn walk(&self, tenant: &TenantId, meter: &Arc<Meter>) -> Result<DiskUsage, RuntimeError> {
-        let _turn = meter.turn.lock().await;
-        let folder = self.home.place(tenant);
-        let usage = blocking("measuring a tenant's folder", move || Ok(measure(&folder))).await?;
-        let measured = Measured {
-            usage,
-            fresh_until: SystemClock.deadline(FRESH),
-            usable_until: SystemClock.deadline(USABLE),
-        };
-        *lock(&meter.last) = Some(measured);
-        Ok(usage)
+        meter.walk(self.home.place(tenant)).await
     }
 
     /// The tenant has nothing any more.
@@ -158,89 +182,72 @@ impl Meters {
     }
 }
 
-/// Walks a folder, following no link. What cannot be looked at is not counted.
-fn measure(folder: &Path) -> DiskUsage {
-    let mut usage = DiskUsage::default();
+/// Walks a folder, following no link. What goes while it walks is not counted, and not missed.
+fn measure(folder: &Path) -> Found {
+    let mut found = Found::default();
     let mut linked: HashSet<(u64, u64)> = HashSet::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open =
-        |folder: &OwnedFd, name: &std::ffi::CStr| rustix::fs::openat(folder, name, flags, Mode::empty());
-    let listed = |folder: OwnedFd| Dir::read_from(&folder).ok().map(|names| (folder, names));
-    let Ok(top) = rustix::fs::openat(CWD, folder, flags, Mode::empty()) else { return usage };
-    let mut open_folders: Vec<(OwnedFd, Dir)> = listed(top).into_iter().collect();
+    let listed = |folder: OwnedFd| Dir::read_from(&folder).map(|names| (folder, names));
+    let open = |folder: &OwnedFd, name: &CStr| {
+        rustix::fs::openat(folder, name, flags, Mode::empty()).and_then(listed)
+    };
+    let mut open_folders: Vec<(OwnedFd, Dir)> = Vec::new();
+    match rustix::fs::openat(CWD, folder, flags, Mode::empty()).and_then(listed) {
+        Ok(top) => open_folders.push(top),
+        Err(error) => found.miss(error),
+    }
     while let Some((folder, names)) = open_folders.last_mut() {
-        let Some(Ok(entry)) = names.next() else {
-            open_folders.pop();
-            continue;
+        let entry = match names.next() {
+            Some(Ok(entry)) => entry,
+            end => {
+                let _ = end.map(|failed| failed.map_err(|error| found.miss(error)));
+                open_folders.pop();
+                continue;
+            }
         };
         let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") || usage.inodes >= MOST_NAMES {
+        if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        let Ok(found) = rustix::fs::statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        let is_new = is_folder || found.st_nlink < 2 || linked.insert((found.st_dev, found.st_ino));
-        if is_new {
-            usage.inodes += 1;
-            let blocks = u64::try_from(found.st_blocks).unwrap_or(0);
-            usage.bytes = usage.bytes.saturating_add(blocks.saturating_mul(512));
+        if found.usage.inodes >= MOST_NAMES {
+            found.missed = Some("it has more than 4,000,000 files and folders");
+            break;
         }
-        if is_folder && open_folders.len() < DEEPEST {
-            let below = open_folders.last().and_then(|(folder, _)| open(folder, name).ok());
-            open_folders.extend(below.and_then(listed));
+        let stat = match rustix::fs::statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) => {
+                found.miss(error);
+                continue;
+            }
+        };
+        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_folder || stat.st_nlink < 2 || linked.insert((stat.st_dev, stat.st_ino)) {
+            found.usage.inodes += 1;
+            let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+            found.usage.bytes = found.usage.bytes.saturating_add(blocks.saturating_mul(512));
+        }
+        if !is_folder {
+            continue;
+        }
+        if open_folders.len() >= DEEPEST {
+            found.missed = Some("its folders are more than 128 deep");
+            continue;
+        }
+        match open_folders.last().map(|(folder, _)| open(folder, name)) {
+            Some(Ok(below)) => open_folders.push(below),
+            Some(Err(error)) => found.miss(error),
+            None => {}
         }
     }
-    usage
+    found
 }
 
-/// Sandboxes of a tenant that get none where its data folder is full.
-pub(crate) struct MeteredSource {
-    source: Arc<dyn ExecutorSource>,
-    meters: Meters,
-    tenant: TenantId,
-}
-
-impl MeteredSource {
-    pub(crate) fn new(source: Arc<dyn ExecutorSource>, meters: Meters, tenant: TenantId) -> Self {
-        Self { source, meters, tenant }
-    }
-}
-
-impl ExecutorSource for MeteredSource {
-    fn layout(&self) -> &Layout {
-        self.source.layout()
-    }
-
-    fn isolation(&self) -> Isolation {
-        self.source.isolation()
-    }
-
-    fn admit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
-        Box::pin(async move {
-            let late = || {
-                SandboxError::new(
-                    SandboxErrorKind::Unavailable,
-                    "the tenant's folder was not measured in time",
-                )
-            };
-            let checked = tokio::select! {
-                biased;
-                checked = self.meters.check(&self.tenant) => checked,
-                () = SystemClock.sleep_until(deadline) => return Err(late()),
-            };
-            checked.map_err(|error| SandboxError::new(SandboxErrorKind::NoSpace, error.to_string()))?;
-            self.source.admit(deadline).await
-        })
-    }
-
-    fn open(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
-        self.source.open(deadline)
-    }
-}
-
-impl std::fmt::Debug for MeteredSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MeteredSource").field("source", &self.source).finish_non_exhaustive()
+impl Found {
+    /// Notes that something was not looked at, unless it is not there any more.
+    fn miss(&mut self, error: Errno) {
+        if !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) {
+            self.missed = Some("some of its folders cannot be read");
+        }
     }
 }
 
@@ -252,28 +259,45 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn those_who_ask_while_one_walks_have_the_next_walk_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let meter = Meter::default();
+        let walks = |turn| {
+            let all = futures_util::future::join_all((0..40).map(|_| meter.walk(folder.path().to_owned())));
+            futures_util::future::join(all, async move { drop(turn) })
+        };
+        // As if somebody walked.
+        walks(meter.turn.lock().await).await;
+        assert_eq!(meter.begun.load(Ordering::Acquire), 1);
+        walks(meter.turn.lock().await).await;
+        assert_eq!(meter.begun.load(Ordering::Acquire), 2);
+    }
+
     #[test]
     fn a_folder_is_measured_without_following_anything() {
         let made = tempfile::tempdir().unwrap();
         let folder = made.path();
-        assert_eq!(measure(folder), DiskUsage::default());
-        assert_eq!(measure(&folder.join("none")), DiskUsage::default());
+        assert_eq!(measure(folder), Found::default());
+        assert_eq!(measure(&folder.join("none")), Found::default());
         std::fs::create_dir(folder.join("a")).unwrap();
         std::fs::write(folder.join("a/file"), vec![1; 100_000]).unwrap();
         let one = measure(folder);
-        assert_eq!(one.inodes, 2);
-        assert!((100_000..200_000).contains(&one.bytes), "{one:?}");
+        assert_eq!((one.usage.inodes, one.missed), (2, None));
+        assert!((100_000..200_000).contains(&one.usage.bytes), "{one:?}");
         // A link costs nothing, and leads nowhere.
         std::fs::hard_link(folder.join("a/file"), folder.join("a/again")).unwrap();
         assert_eq!(measure(folder), one);
         std::os::unix::fs::symlink("/usr", folder.join("a/usr")).unwrap();
-        assert_eq!(measure(folder).inodes, 3);
-        // However deep it goes.
+        assert_eq!(measure(folder).usage.inodes, 3);
+        // However deep it goes, and it says that there is more.
         let mut deep = folder.to_owned();
         for _ in 0..2 * DEEPEST {
             deep.push("d");
         }
         std::fs::create_dir_all(&deep).unwrap();
-        assert_eq!(measure(folder).inodes, 3 + DEEPEST as u64);
+        let deep = measure(folder);
+        assert_eq!(deep.usage.inodes, 3 + DEEPEST as u64);
+        assert!(deep.missed.is_some_and(|missed| missed.contains(&DEEPEST.to_string())), "{deep:?}");
     }
 }

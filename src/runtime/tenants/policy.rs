@@ -141,9 +141,11 @@ impl TenantPolicy {
         self
     }
 
-    /// With no more bytes than this in its data folder: workspaces, skills, what sandboxes read. Where it has more, no session is
-    /// opened and no sandbox is made. It is measured in the background, so it may be exceeded for moments; what one workspace may
-    /// take while commands run is limited by the configuration.
+    /// With no more bytes than this in its data folder: workspaces, skills, artifacts, what sandboxes read. Where it has more, no
+    /// session is opened, no sandbox is made, and nothing is run or written in those that are there. It is measured in the
+    /// background and before a refusal, so calls that run may exceed it; what one workspace may take is limited by the
+    /// configuration. Where the folder cannot be measured whole, it counts as full: where folders lie more than 128 deep, where
+    /// this process may not read one, and above 4,000,000 names.
     #[must_use]
     pub const fn disk_bytes(mut self, most: u64) -> Self {
         self.disk_bytes = most;
