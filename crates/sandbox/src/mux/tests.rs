@@ -18,6 +18,7 @@ use conjure_guest::protocol::{
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::multiplexer::{Event, Multiplexer};
@@ -26,6 +27,11 @@ use crate::{
     Executor, Hello, Isolation, Layout, Proxy, RunEvent, Sandbox, SandboxError, SandboxErrorKind,
     SandboxGuard, SetupFailure, SetupStep,
 };
+
+/// The same cases every time. After a change to the state machine, run more of them with another seed.
+fn campaign(cases: u32) -> ProptestConfig {
+    ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(cases) }
+}
 
 fn read_request() -> Open {
     Open {

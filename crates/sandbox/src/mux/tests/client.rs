@@ -265,7 +265,7 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(campaign(128))]
 
     /// Whatever bytes come: both calls end, and the sandbox can be closed.
     #[test]
