@@ -60,6 +60,7 @@ mod runtime_engines;
 mod runtime_fetch;
 mod runtime_halts;
 mod runtime_hosted;
+mod runtime_hosted_files;
 mod runtime_hosted_killed;
 mod runtime_hosts;
 mod runtime_inputs;

@@ -153,7 +153,7 @@ async fn what_cannot_be_hosted_is_refused_and_nothing_is_left() {
 }
 
 /// A runtime whose models are those of this fake of the service.
-async fn of_service(host: &Host, fake: &FakeMessages) -> conjure::Runtime {
+pub(crate) async fn of_service(host: &Host, fake: &FakeMessages) -> conjure::Runtime {
     let settings = Settings {
         base_url: Some(fake.base_url()),
         data: Some(host.data()),

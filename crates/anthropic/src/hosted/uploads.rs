@@ -38,7 +38,9 @@ impl ArtifactUpload for HostedUploads {
                     limit: self.0.limits().file_bytes,
                 },
                 _ => {
-                    let retry = if error.is_retryable() { Retry::MayHelp } else { Retry::Useless };
+                    // Where the service may have the file, a second one costs no more than a file that nobody names.
+                    let may_help = error.is_retryable() || error.may_have_happened();
+                    let retry = if may_help { Retry::MayHelp } else { Retry::Useless };
                     ArtifactError::UploadFailed { name: name(), reason: error.to_string(), retry }
                 }
             })?;
