@@ -83,13 +83,13 @@ pub use conjure_conversation::scripted::{
 pub use conjure_conversation::{
     Access, AfterAnswer, ApiErrorKind, Authorization, Block, BlockKind, CallContext, CallEffects, CallTraits,
     Compaction, CompactionError, CompactionPolicy, Composer, Composition, Conversation, DriveError, Event,
-    EventKind, HostedSkill, HostedSource, Hosting, Ledger, LedgerError, Limit, Limits, LoopError,
-    LoopOptions, LoopOutcome, MemoryLedger, Message, Model, ModelError, ModelErrorKind, ModelEvent,
-    ModelStream, ModelSummarizer, Observer, Post, PostKind, Receipt, Rejection, Request, Response,
-    ResultContent, Rim, Role, SessionEvent, SessionEventKind, SessionStopReason, StopReason, Summarizer,
-    Summary, ToolCall, ToolDefinition, ToolResult, ToolRunner, TurnOptions, TurnOutcome, TurnStop, Usage,
-    conversation_complete, extract_tool_uses, format_tool_results, format_tool_results_message, model_fn,
-    parse_response, run_turn, session_events,
+    EventKind, HostedFiles, HostedSkill, HostedSource, Hosting, Ledger, LedgerError, Limit, Limits,
+    LoopError, LoopOptions, LoopOutcome, MemoryLedger, Message, Model, ModelError, ModelErrorKind,
+    ModelEvent, ModelStream, ModelSummarizer, Observer, Post, PostKind, Receipt, Rejection, Request,
+    Response, ResultContent, Rim, Role, SessionEvent, SessionEventKind, SessionStopReason, StopReason,
+    Summarizer, Summary, ToolCall, ToolDefinition, ToolResult, ToolRunner, TurnOptions, TurnOutcome,
+    TurnStop, Usage, conversation_complete, extract_tool_uses, format_tool_results,
+    format_tool_results_message, model_fn, parse_response, run_turn, session_events,
 };
 
 // Sessions that survive.
@@ -118,9 +118,10 @@ pub use conjure_journal::{JournalError, JournalErrorKind, ListCursor, Owner, Ses
 // What sessions are given, and what they produce.
 pub use conjure_actors::artifacts::{ArtifactFailure, Artifacts};
 pub use conjure_artifact::{
-    ArtifactError, ArtifactErrorKind, ArtifactOptions, ArtifactUri, Fetch, FetchFuture, FetchRequest,
-    Fetched, Keep, OutputContent, OutputError, OutputStore, PanicMessage, Produced, Registration, Resolved,
-    ResolvedPlace, Source as ArtifactSource, TurnRecord, UrlCache, UrlFetch, WorkspaceOutputs,
+    ArtifactError, ArtifactErrorKind, ArtifactOptions, ArtifactUpload, ArtifactUri, Fetch, FetchFuture,
+    FetchRequest, Fetched, Keep, OutputContent, OutputError, OutputStore, PanicMessage, Produced,
+    Registration, Resolved, ResolvedPlace, Retry, ServiceFiles, Source as ArtifactSource, TurnRecord,
+    UrlCache, UrlFetch, WorkspaceOutputs,
 };
 #[cfg(feature = "fetch")]
 pub use conjure_artifact::{HttpFetch, HttpFetchError};

@@ -165,6 +165,12 @@ pub enum RuntimeError {
         /// The model.
         model: String,
     },
+    /// The model does not say where the files of hosted skills are, so that nobody knows under whose key they would lie.
+    #[error("the model `{model}` does not say where the files of hosted skills are")]
+    NoHostedFiles {
+        /// The model.
+        model: String,
+    },
     /// The service takes no request with these hosted skills.
     #[error("the hosted skills cannot be asked for: {reason}")]
     Hosted {
@@ -279,6 +285,11 @@ impl RuntimeError {
             }
             Self::NotHosting { .. } => {
                 "name a model of a service that runs them (`RuntimeOptions::anthropic`), or take skills of a catalog".to_owned()
+            }
+            Self::NoHostedFiles { .. } => {
+                "say so by `Model::hosted_files`: a model that wraps another passes on what that one says, and one without files says \
+                 `HostedFiles::Nowhere`"
+                    .to_owned()
             }
             Self::NoJournal { .. } => {
                 "build it with the feature `sqlite`, or keep sessions in memory by `RuntimeOptions::ephemeral`".to_owned()

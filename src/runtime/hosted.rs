@@ -1,18 +1,32 @@
 //! Skills that the model's service runs: what a session may ask for, and what it does without.
 
+use std::fs::File;
 use std::sync::Arc;
 
-use conjure_artifact::{ArtifactUpload, OutputStore};
-use conjure_conversation::{HostedSkill, Hosting, Model};
+use conjure_artifact::{ArtifactError, ArtifactUpload, OutputStore, Retry, ServiceFiles};
+use conjure_conversation::{Artifact, Block, HostedFiles, HostedSkill, Hosting, Model};
+use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
 use super::spec::{Choice, SessionSpec};
 
 /// The files of a session with hosted skills, on their way from the service and to it.
 #[derive(Debug, Clone)]
-pub(crate) struct HostedFiles {
-    pub(crate) outputs: Arc<dyn OutputStore>,
+pub(crate) struct FilesOfSession {
+    pub(crate) outputs: Option<Arc<dyn OutputStore>>,
     pub(crate) uploads: Arc<dyn ArtifactUpload>,
+}
+
+/// A service that takes no files: whoever gives some is told so.
+#[derive(Debug)]
+struct TakesNone;
+
+impl ArtifactUpload for TakesNone {
+    fn upload<'a>(&'a self, artifact: &'a Artifact, _: File) -> BoxFuture<'a, Result<Block, ArtifactError>> {
+        let (name, reason) = (artifact.name.clone(), "the session's model takes no files".to_owned());
+        let refused = ArtifactError::UploadFailed { name, reason, retry: Retry::Useless };
+        Box::pin(std::future::ready(Err(refused)))
+    }
 }
 
 /// The name of no sandbox at all.
@@ -46,6 +60,28 @@ pub(crate) fn check(hosted: &[HostedSkill], name: &str, model: &dyn Model) -> Re
         return Err(RuntimeError::Hosted { reason: error.to_string() });
     }
     Ok(())
+}
+
+/// The files of a session that asks for these, of this model; `None` where it asks for none. They are the model's own: what a tenant's
+/// session is given must not come to lie under another key.
+pub(crate) fn files_of(
+    hosted: &[HostedSkill],
+    name: &str,
+    model: &dyn Model,
+) -> Result<Option<FilesOfSession>, RuntimeError> {
+    if hosted.is_empty() {
+        return Ok(None);
+    }
+    let unsaid = || RuntimeError::NoHostedFiles { model: name.to_owned() };
+    let files = match model.hosted_files() {
+        HostedFiles::There(files) => {
+            let files = files.downcast::<ServiceFiles>().map_err(|_| unsaid())?;
+            FilesOfSession { outputs: Some(Arc::clone(&files.outputs)), uploads: Arc::clone(&files.uploads) }
+        }
+        HostedFiles::Nowhere => FilesOfSession { outputs: None, uploads: Arc::new(TakesNone) },
+        HostedFiles::Unsaid => return Err(unsaid()),
+    };
+    Ok(Some(files))
 }
 
 #[cfg(feature = "anthropic")]
@@ -87,6 +123,15 @@ mod tests {
         let error = check(&[HostedSkill::anthropic("xlsx")], "mine", &model).unwrap_err();
         assert!(matches!(&error, RuntimeError::NotHosting { model } if model == "mine"), "{error}");
         assert!(check(&[], "mine", &model).is_ok());
+    }
+
+    #[test]
+    fn a_model_that_does_not_say_where_the_files_are_is_refused() {
+        let model = model_fn(|_| async { Err(ModelError::new(ModelErrorKind::Script, "nobody calls it")) });
+        let error = files_of(&[HostedSkill::anthropic("xlsx")], "mine", &model).unwrap_err();
+        assert!(matches!(&error, RuntimeError::NoHostedFiles { model } if model == "mine"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("Model::hosted_files")));
+        assert!(files_of(&[], "mine", &model).unwrap().is_none());
     }
 
     #[test]

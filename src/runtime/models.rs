@@ -12,7 +12,6 @@ use conjure_conversation::Model;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::error::RuntimeError;
-use super::hosted::HostedFiles;
 use crate::config::Config;
 
 /// How long a call waits to be admitted. Its turn's own limits may end it sooner.
@@ -132,20 +131,6 @@ impl Models {
     ) -> Result<Arc<dyn Model>, RuntimeError> {
         let model = self.named(own, name, config)?;
         Ok(Arc::new(AdmittedModel::new(model, gate.clone(), tenant.clone(), ADMITTED_WITHIN)))
-    }
-
-    /// Where the files of sessions lie whose skills the service runs; none where there is no key for it.
-    pub(crate) fn hosted_files(&self, own: &Self) -> Option<HostedFiles> {
-        #[cfg(feature = "anthropic")]
-        if let Some(client) = own.client.as_ref().or(self.client.as_ref()) {
-            use conjure_anthropic::hosted::{HostedOutputs, HostedUploads};
-            return Some(HostedFiles {
-                outputs: Arc::new(HostedOutputs::new(client.files())),
-                uploads: Arc::new(HostedUploads::new(client.files())),
-            });
-        }
-        let _ = own;
-        None
     }
 
     fn named(&self, own: &Self, name: &str, config: &Config) -> Result<Arc<dyn Model>, RuntimeError> {

@@ -30,7 +30,7 @@ use super::artifacts::ArtifactDesk;
 use super::error::RuntimeError;
 use super::given::{Complete, Given};
 use super::home::{Home, TenantHome};
-use super::hosted::{self, HostedFiles};
+use super::hosted::{self, FilesOfSession};
 use super::hosts::Presence;
 use super::inputs::{check_given, effective, hidden_variables};
 use super::kept::remove_kept;
@@ -91,7 +91,7 @@ pub(crate) struct Parts {
     workspace: Option<PathBuf>,
     artifacts: Option<ArtifactParts>,
     /// Where its files lie with the service that runs its skills.
-    hosted: Option<HostedFiles>,
+    hosted: Option<FilesOfSession>,
 }
 
 impl Outfitter {
@@ -363,7 +363,7 @@ impl Inner {
         let name = model;
         let model = self.models.find(&policy.models, name, &key.tenant, gate, &self.config)?;
         hosted::check(&profile.hosted, name, &*model)?;
-        let hosted = (!profile.hosted.is_empty()).then(|| self.models.hosted_files(&policy.models)).flatten();
+        let hosted = hosted::files_of(&profile.hosted, name, &*model)?;
         let mut given = self.sessions().get(key).map(|known| known.given.clone()).unwrap_or_default();
         let mut complete = given.complete(key.session, profile)?;
         policy.complete(&mut complete);
@@ -494,7 +494,7 @@ impl Outfit for Outfitter {
             let outputs = workspace
                 .filter(|_| executor.is_some())
                 .map(|folder| Arc::new(WorkspaceOutputs::new(folder)) as Arc<dyn OutputStore>);
-            let of_service = hosted.as_ref().map(|hosted| Arc::clone(&hosted.outputs));
+            let of_service = hosted.as_ref().and_then(|hosted| hosted.outputs.clone());
             let outputs = outputs.into_iter().chain(of_service).collect();
             let uploads = hosted
                 .zip(artifacts.as_ref())

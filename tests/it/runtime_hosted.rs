@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    ArtifactSource as Source, Config, Environment, ExecutorKind, FileSource, HostedSkill, Hosting, Model,
-    ModelError, ModelErrorKind, ModelStream, Request, RuntimeError, RuntimeOptions, SessionSpec,
-    SessionStatus, Settings, TurnStop,
+    ArtifactSource as Source, Config, Environment, ExecutorKind, FileSource, HostedFiles, HostedSkill,
+    Hosting, Model, ModelError, ModelErrorKind, ModelStream, Request, RuntimeError, RuntimeOptions,
+    SessionSpec, SessionStatus, Settings, TurnStop,
 };
 use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
 use conjure_base::ContainerId;
@@ -44,6 +44,10 @@ impl Model for Service {
 
     fn hosting(&self) -> Hosting {
         Hosting::Skills
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        HostedFiles::Nowhere
     }
 }
 
@@ -130,6 +134,26 @@ async fn a_turn_whose_host_was_killed_is_unknown_and_goes_on_when_it_is_told_to(
     assert_eq!(service.requests().len(), 1, "it was not sent again");
     assert_eq!(session.snapshot().await.unwrap().status, SessionStatus::Idle);
     assert!(ask(&session, "go on").await.contains("go on"));
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_model_is_told_of_a_call_that_was_interrupted() {
+    let host = Host::new(ExecutorKind::Local);
+    let service = Service::default();
+    let runtime = conjure::Runtime::spawn(host.options().model("hosted", service.clone())).await.unwrap();
+    let session = runtime.open(spec().model("hosted")).await.unwrap();
+    let mut turn = session.send("hang").await.unwrap();
+    while service.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    session.interrupt().await.unwrap();
+    assert_eq!(follow(&mut turn).await.0, TurnStop::Interrupted);
+    ask(&session, "go on").await;
+    let said = service.requests().pop().unwrap().messages[0].text();
+    let lines: Vec<&str> = said.lines().collect();
+    let ["hang", told, "go on"] = lines[..] else { panic!("{said}") };
+    assert!(told.contains("was under way when it broke off") && told.contains("Check before"), "{told}");
     runtime.shutdown(soon()).await.unwrap();
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock, TenantId};
-use conjure_conversation::{CallEffects, Hosting, Model, ModelError, ModelErrorKind, ModelStream, Request};
+use conjure_conversation::{
+    CallEffects, HostedFiles, Hosting, Model, ModelError, ModelErrorKind, ModelStream, Request,
+};
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
@@ -46,6 +48,10 @@ impl Model for AdmittedModel {
 
     fn hosting(&self) -> Hosting {
         self.model.hosting()
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.model.hosted_files()
     }
 
     fn effects(&self, request: &Request) -> CallEffects {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use conjure_base::SessionId;
 use conjure_conversation::{
-    Block, CallEffects, Composition, Hosting, Message, Model, ModelError, ModelErrorKind, ModelEvent,
-    ModelStream, Request, ToolDefinition,
+    Block, CallEffects, Composition, HostedFiles, Hosting, Message, Model, ModelError, ModelErrorKind,
+    ModelEvent, ModelStream, Request, ToolDefinition,
 };
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -47,6 +47,10 @@ impl Model for BudgetedModel {
 
     fn hosting(&self) -> Hosting {
         self.model.hosting()
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.model.hosted_files()
     }
 
     fn effects(&self, request: &Request) -> CallEffects {

@@ -11,8 +11,11 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use conjure_artifact::ServiceFiles;
 use conjure_base::{Clock, SystemClock};
-use conjure_conversation::{CallEffects, Hosting, Model, ModelError, ModelEvent, ModelStream, Request};
+use conjure_conversation::{
+    CallEffects, HostedFiles, Hosting, Model, ModelError, ModelEvent, ModelStream, Request,
+};
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::Url;
 use reqwest::header::HeaderValue;
@@ -22,7 +25,7 @@ use crate::body::{Delivery, body};
 use crate::call::Call;
 use crate::config::{Config, ConfigError, Profile};
 use crate::effects::effects_of;
-use crate::hosted::Hosted;
+use crate::hosted::{Hosted, HostedOutputs, HostedUploads};
 use crate::limiter::Limiter;
 use crate::options::Options;
 use crate::prices::Prices;
@@ -236,6 +239,12 @@ impl Model for Messages {
 
     fn hosting(&self) -> Hosting {
         Hosting::Skills
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        let files = Client(Arc::clone(&self.0.shared)).files();
+        let outputs = Arc::new(HostedOutputs::new(files.clone()));
+        ServiceFiles { outputs, uploads: Arc::new(HostedUploads::new(files)) }.into()
     }
 
     fn effects(&self, request: &Request) -> CallEffects {

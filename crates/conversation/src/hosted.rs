@@ -3,6 +3,10 @@
 //! A session names them; the service has them. A call with such a skill has effects where nobody here sees them, so one whose outcome
 //! is not known is never sent again by itself.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of a hosted skill that is the newest at each request.
@@ -63,4 +67,28 @@ pub enum Hosting {
     None,
     /// Skills: those of [`crate::Request::hosted`].
     Skills,
+}
+
+/// Where the files of the containers are that a model's service runs skills in: what they are given, and what was made in them.
+///
+/// They lie under the key of that very model, so it is the model that says so.
+#[derive(Clone, Default)]
+pub enum HostedFiles {
+    /// The model does not say. Nobody knows then whose files they would be, so no session with hosted skills is opened with it.
+    #[default]
+    Unsaid,
+    /// There are none: a session gives none and is given none.
+    Nowhere,
+    /// There. The type is one that whoever gives and lists files knows; a runtime knows `conjure_artifact::ServiceFiles`.
+    There(Arc<dyn Any + Send + Sync>),
+}
+
+impl fmt::Debug for HostedFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsaid => "Unsaid",
+            Self::Nowhere => "Nowhere",
+            Self::There(_) => "There(..)",
+        })
+    }
 }

@@ -78,7 +78,7 @@ pub use conversation::{Conversation, Observer, SubmitError};
 pub use driver::{DriveError, Rim, TurnOptions, TurnOutcome, run_turn};
 pub use event::{Decision, EVENT_FORMAT, Event, EventKind, ToolOutcome, TurnStop};
 pub use files::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
-pub use hosted::{HostedSkill, HostedSource, Hosting, LATEST};
+pub use hosted::{HostedFiles, HostedSkill, HostedSource, Hosting, LATEST};
 pub use inbox::{Post, PostKind, Receipt};
 pub use ledger::{Ledger, LedgerError, MemoryLedger};
 pub use limits::{Limit, Limits};

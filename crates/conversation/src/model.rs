@@ -9,7 +9,7 @@ use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::content::Block;
-use crate::hosted::{HostedSkill, Hosting};
+use crate::hosted::{HostedFiles, HostedSkill, Hosting};
 use crate::limits::Limit;
 use crate::message::Message;
 use crate::stop::StopReason;
@@ -142,6 +142,12 @@ pub trait Model: Send + Sync {
         Hosting::None
     }
 
+    /// Where the files of its service's containers are. A model that runs hosted skills says so; one that wraps another passes on what that
+    /// one says.
+    fn hosted_files(&self) -> HostedFiles {
+        HostedFiles::Unsaid
+    }
+
     /// Whether this call may do something where nobody here sees it. Asked once, before the call is recorded and made.
     ///
     /// A model that does not say goes by the request alone ([`Request::effects`]). One whose service runs something of its own accord,
@@ -158,6 +164,10 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 
     fn hosting(&self) -> Hosting {
         (**self).hosting()
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        (**self).hosted_files()
     }
 
     fn effects(&self, request: &Request) -> CallEffects {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conjure_base::{Clock, SystemClock};
 use futures_util::stream::{self, StreamExt as _};
 
-use crate::hosted::Hosting;
+use crate::hosted::{HostedFiles, Hosting};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request};
 
 use super::error::ScriptError;
@@ -173,5 +173,10 @@ impl Model for ScriptedModel {
     /// A script may play any service.
     fn hosting(&self) -> Hosting {
         Hosting::Skills
+    }
+
+    /// Whatever a script says was made, nobody has made.
+    fn hosted_files(&self) -> HostedFiles {
+        HostedFiles::Nowhere
     }
 }

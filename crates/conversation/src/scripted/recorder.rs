@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::content::Block;
-use crate::hosted::Hosting;
+use crate::hosted::{HostedFiles, Hosting};
 use crate::model::{CallEffects, Model, ModelError, ModelEvent, ModelStream, Request, Response};
 use crate::stop::StopReason;
 use crate::usage::Usage;
@@ -115,6 +115,10 @@ impl<M: Model> Model for Recorder<M> {
 
     fn hosting(&self) -> Hosting {
         self.model.hosting()
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.model.hosted_files()
     }
 
     fn effects(&self, request: &Request) -> CallEffects {
