@@ -1,16 +1,18 @@
 //! What hosted sessions are given and what they make: under which key it goes, what becomes of failures, and that a session can be spoken to
 //! while something is on its way.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use conjure::{
-    ArtifactSource as Source, Config, Environment, ExecutorKind, HostedFiles, HostedSkill, Hosting, Model,
-    ModelStream, Request, Runtime, RuntimeError, RuntimeOptions, SessionSpec, Settings,
+    ArtifactSource as Source, Block, CompactionPolicy, Config, Environment, ExecutorKind, HostedFiles,
+    HostedSkill, Hosting, Model, ModelStream, Request, Response, Runtime, RuntimeError, RuntimeOptions,
+    SessionSpec, Settings, StopReason, Usage,
 };
 use conjure_anthropic::fake::{FakeMessages, HostedRun, Refusal, Reply};
+use conjure_base::ContainerId;
 use conjure_conversation::{ApiErrorKind, ModelEvent};
 use futures_util::{StreamExt as _, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::runtime_bed::{Host, ask, soon, tenant};
 use crate::runtime_hosted::of_service;
@@ -141,5 +143,96 @@ async fn a_model_says_where_its_files_are_or_has_no_hosted_sessions() {
     let said = ask(&session, "one").await;
     assert!(said.contains("`sales.csv`") && said.contains(NOT_GIVEN), "{said}");
     assert!(!ask(&session, "two").await.contains(NOT_GIVEN), "once");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A service of hosted skills beside which tools run here: its first answer says that a file was made.
+#[derive(Clone)]
+struct Mixed {
+    seen: Arc<Mutex<Vec<Request>>>,
+    made: String,
+    files: conjure_anthropic::Messages,
+}
+
+impl Mixed {
+    fn answer(&self, request: &Request) -> Response {
+        let block = |value: Value| Block::from_json(value.to_string()).unwrap();
+        let mut response = Response {
+            id: None,
+            model: None,
+            content: Vec::new(),
+            stop_reason: StopReason::EndTurn,
+            usage: Usage { input_tokens: 1_000, output_tokens: 1, ..Usage::default() },
+            request_id: None,
+            container: None,
+        };
+        if request.hosted.is_empty() {
+            response.content.push(Block::text("a summary"));
+            return response;
+        }
+        response.container = Some(ContainerId::new("c_1"));
+        let call = {
+            let mut seen = self.seen.lock().unwrap();
+            seen.push(request.clone());
+            seen.len() - 1
+        };
+        if call == 0 {
+            let input = json!({"command": "make"});
+            response.content.push(block(
+                json!({"type": "server_tool_use", "id": "s1", "name": "bash_code_execution", "input": input}),
+            ));
+            let made = json!([{"type": "bash_code_execution_output", "file_id": self.made}]);
+            let content = json!({"type": "bash_code_execution_result", "stdout": "", "stderr": "", "return_code": 0, "content": made});
+            let kind = "bash_code_execution_tool_result";
+            response.content.push(block(json!({"type": kind, "tool_use_id": "s1", "content": content})));
+        }
+        if call == 4 {
+            response.content.push(Block::text("done"));
+            return response;
+        }
+        let command = format!("echo {call}; head -c 3000 /dev/zero | tr '\\0' x");
+        let input = json!({"command": command, "description": "goes on"});
+        let id = format!("t{call}");
+        response
+            .content
+            .push(block(json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input})));
+        response.stop_reason = StopReason::ToolUse;
+        response
+    }
+}
+
+impl Model for Mixed {
+    fn stream(&self, request: Request) -> ModelStream {
+        stream::iter([Ok(ModelEvent::Finished(Box::new(self.answer(&request))))]).boxed()
+    }
+
+    fn hosting(&self) -> Hosting {
+        Hosting::Skills
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.files.hosted_files()
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_listed_although_the_answer_that_names_it_was_summarised_in_its_turn() {
+    let host = Host::new(ExecutorKind::Local);
+    let fake = service(0).await;
+    let made = fake.put_file("report.xlsx", "cells").as_str().to_owned();
+    let client = conjure_anthropic::Config::new("any-key".to_owned().into()).with_base_url(fake.base_url());
+    let client = conjure_anthropic::Client::new(&client).unwrap();
+    let files = client.messages(conjure_anthropic::Options::new("m")).unwrap();
+    let mixed = Mixed { seen: Arc::default(), made, files };
+    let compaction = CompactionPolicy::at(500).keeping(1).again_after(1_000_000);
+    let options = host.options().model("mixed", mixed.clone()).compaction(compaction);
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let spec = spec().model("mixed").skills(["greeting"]);
+    let session = runtime.open(spec).await.unwrap();
+    assert_eq!(ask(&session, "go").await, "done");
+    let last = mixed.seen.lock().unwrap().pop().unwrap().messages;
+    assert!(last[0].text().contains("a summary") && !format!("{last:?}").contains("file_id"), "{last:?}");
+    let files = session.files().await.unwrap();
+    assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["report.xlsx"]);
     runtime.shutdown(soon()).await.unwrap();
 }

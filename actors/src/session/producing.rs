@@ -54,7 +54,7 @@ pub(crate) async fn record_files(
     let record = TurnRecord {
         turn,
         began,
-        messages: state.messages().to_vec(),
+        messages: state.messages_of_record(),
         known: state.files().cloned().collect(),
     };
     let asked = ask_all(key, outputs, &record, &occasion).await;

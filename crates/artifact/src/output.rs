@@ -47,7 +47,8 @@ pub struct TurnRecord {
     pub turn: TurnId,
     /// When it began, by the clock of whoever recorded it.
     pub began: Timestamp,
-    /// The session's history, the turn's messages last.
+    /// The session's history, the turn's messages last. In front of it stand those that a summary took the place of in this turn, and in
+    /// which tools of the model's service said something.
     pub messages: Vec<Arc<Message>>,
     /// The files of the session that are known from turns before.
     pub known: Vec<SessionFile>,

@@ -43,6 +43,7 @@ pub fn apply(state: &mut State, event: &Event) {
         EventKind::TurnStarted { turn, input, limits, queued } => {
             state.began = event.at;
             state.has_acted = false;
+            state.summarized.clear();
             state.queue.retain(|waiting| Some(waiting.id) != *queued);
             let mut blocks = std::mem::take(&mut state.steering);
             blocks.extend_from_slice(input);

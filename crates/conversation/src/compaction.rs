@@ -287,7 +287,10 @@ pub(crate) fn compacted(state: &mut State, kept: usize, summary: &[Block], usage
     let replaced = state.messages.len().saturating_sub(kept);
     if replaced > 0 {
         let summary = Arc::new(Message::user(summary.to_vec()));
-        state.messages.splice(..replaced, [summary]);
+        let replaced_messages = state.messages.splice(..replaced, [summary]);
+        // Which files the service made is read there when the turn is over.
+        let has_made = |message: &Arc<Message>| message.content.iter().any(|block| hosted(block).is_some());
+        state.summarized.extend(replaced_messages.filter(has_made));
         let shift = replaced.saturating_sub(1);
         let stays = |(message, block): (usize, usize)| {
             (message >= replaced).then(|| (message.saturating_sub(shift), block))

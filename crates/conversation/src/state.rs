@@ -58,6 +58,8 @@ pub struct State {
     pub(crate) began: Timestamp,
     /// Whether that turn has run a tool, here or with the model's service.
     pub(crate) has_acted: bool,
+    /// What that turn put a summary in the place of, and in which the service's tools say what they made.
+    pub(crate) summarized: Vec<Arc<Message>>,
     /// When something was recorded last.
     pub(crate) touched: Timestamp,
 }
@@ -249,6 +251,13 @@ impl State {
     #[must_use]
     pub const fn has_acted(&self) -> bool {
         self.has_acted
+    }
+
+    /// Where the service's tools say what they made in the last turn, over or running: the history, and before it the messages that a
+    /// summary took the place of in that turn and in which such a tool was called or answered.
+    #[must_use]
+    pub fn messages_of_record(&self) -> Vec<Arc<Message>> {
+        self.summarized.iter().chain(&self.messages).cloned().collect()
     }
 
     /// When something was recorded last; the beginning of time, where nothing was.
