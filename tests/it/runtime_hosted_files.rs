@@ -1,20 +1,24 @@
 //! What hosted sessions are given and what they make: under which key it goes, what becomes of failures, and that a session can be spoken to
 //! while something is on its way.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conjure::{
-    ArtifactSource as Source, Block, CompactionPolicy, Config, Environment, ExecutorKind, HostedFiles,
-    HostedSkill, Hosting, Model, ModelStream, Request, Response, Runtime, RuntimeError, RuntimeOptions,
-    SessionSpec, Settings, StopReason, Usage,
+    ArtifactError, ArtifactSource as Source, Block, CompactionPolicy, Config, Environment, ExecutorKind,
+    Fetch, FetchFuture, FetchRequest, Fetched, HostedFiles, HostedSkill, Hosting, Limit, Limits, Model,
+    ModelStream, Request, Response, Retry, Runtime, RuntimeError, RuntimeOptions, Session, SessionSpec,
+    Settings, StopReason, TurnStop, Usage,
 };
 use conjure_anthropic::fake::{FakeMessages, HostedRun, Refusal, Reply};
 use conjure_base::ContainerId;
-use conjure_conversation::{ApiErrorKind, ModelEvent};
+use conjure_conversation::{ApiErrorKind, ArtifactContent, ModelEvent};
+use conjure_store::Variant;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use crate::runtime_bed::{Host, ask, soon, tenant};
+use crate::runtime_bed::{Host, ask, follow, soon, tenant};
 use crate::runtime_hosted::of_service;
 
 fn spec() -> SessionSpec {
@@ -144,6 +148,102 @@ async fn a_model_says_where_its_files_are_or_has_no_hosted_sessions() {
     assert!(said.contains("`sales.csv`") && said.contains(NOT_GIVEN), "{said}");
     assert!(!ask(&session, "two").await.contains(NOT_GIVEN), "once");
     runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A way out that knows one page, and counts who asks.
+struct Pages(Arc<AtomicU32>);
+
+impl Fetch for Pages {
+    fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            if !request.url.ends_with("/data.csv") {
+                let (url, reason) = (request.url.to_owned(), "the server said 404".to_owned());
+                return Err(ArtifactError::FetchFailed { url, reason, retry: Retry::Useless });
+            }
+            let inserted = request.store.insert_bytes(b"a,b\n", Variant::Plain).unwrap();
+            let content = ArtifactContent { digest: inserted.digest, size: inserted.size };
+            Ok(Fetched { content, content_type: "text/csv".to_owned(), name: "data.csv".to_owned() })
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_a_url_leads_to_is_given_as_well_and_a_failure_is_told_once() {
+    let host = Host::new(ExecutorKind::Local);
+    let fake = service(2).await;
+    let asked_for = Arc::new(AtomicU32::new(0));
+    let settings = Settings {
+        base_url: Some(fake.base_url()),
+        data: Some(host.data()),
+        executor: Some(ExecutorKind::Local),
+        ..Settings::default()
+    };
+    let config = Config::layered(settings, &Environment::default(), None).unwrap();
+    let options = RuntimeOptions::from(config).fetch(Pages(Arc::clone(&asked_for)));
+    let runtime = Runtime::spawn(options.anthropic("any-key".into())).await.unwrap();
+    let session = runtime.open(spec()).await.unwrap();
+    let artifacts = session.artifacts();
+    artifacts.register("api", Source::url("https://example.com/data.csv")).await.unwrap();
+    artifacts.register("gone", Source::url("https://example.com/gone.csv")).await.unwrap();
+    ask(&session, "one").await;
+    ask(&session, "two").await;
+    assert_eq!(asked_for.load(Ordering::SeqCst), 2, "each once");
+    assert_eq!(uploads(&fake), 1);
+    for request in asked(&fake) {
+        assert_eq!(given(&fake, &request), ["a,b\n"]);
+        let text = request["messages"].to_string();
+        assert_eq!(text.matches(NOT_GIVEN).count(), 1, "{text}");
+        assert!(text.contains("`gone`") && text.contains("the server said 404"), "{text}");
+    }
+    // What it led to is recorded, as where a tool asks for it.
+    let known = session.artifacts().list().await.unwrap();
+    let sizes: Vec<_> = known.iter().map(|artifact| (artifact.name.as_str(), artifact.size())).collect();
+    assert_eq!(sizes, [("api", Some(4)), ("gone", None)]);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_is_spoken_to_while_something_is_uploaded_and_its_limit_of_time_holds() {
+    let host = Host::new(ExecutorKind::Local);
+    let fake = service(0).await;
+    let runtime = of_service(&host, &fake).await;
+    let limits = Limits { wall_clock: Some(Duration::from_secs(2)), ..Limits::default() };
+    let session = runtime.open(spec().limits(limits)).await.unwrap();
+    let mut turn = upload_without_end(&session, &fake).await;
+    session.artifacts().register("more.csv", sales()).await.unwrap();
+    assert_eq!(follow(&mut turn).await.0, TurnStop::Limit(Limit::WallClock));
+    assert_eq!(asked(&fake).len(), 0, "the model was not called");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_comes_while_something_is_uploaded_is_taken_in_before_the_upload_is_over() {
+    let host = Host::new(ExecutorKind::Local);
+    let fake = service(1).await;
+    let runtime = of_service(&host, &fake).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let mut turn = upload_without_end(&session, &fake).await;
+    // The upload does not end, so these do not wait for it.
+    session.artifacts().register("more.csv", sales()).await.unwrap();
+    let mut next = session.send("two").await.unwrap();
+    session.interrupt().await.unwrap();
+    assert_eq!(follow(&mut turn).await.0, TurnStop::Interrupted);
+    // What was queued comes next, with all that is due.
+    let (stop, said) = follow(&mut next).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+    assert_eq!(said, "Done.");
+    assert_eq!(given(&fake, &asked(&fake)[0]).len(), 2);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A turn that uploads something, to which the service says nothing.
+async fn upload_without_end(session: &Session, fake: &FakeMessages) -> conjure::Turn {
+    session.artifacts().register("sales.csv", sales()).await.unwrap();
+    fake.add_hosted_fault(Reply::silence());
+    let turn = session.send("one").await.unwrap();
+    fake.until_received(1).await;
+    turn
 }
 
 /// A service of hosted skills beside which tools run here: its first answer says that a file was made.

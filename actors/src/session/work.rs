@@ -26,7 +26,7 @@ use super::producing::{Occasion, record_files};
 use super::shared::{Driven, Shared};
 use super::spec::SessionParts;
 use super::subscription::Accepted;
-use super::uploading::give_artifacts;
+use super::uploading::Giving;
 use crate::artifacts::ArtifactParts;
 use crate::tenants::{NotReserved, estimate};
 
@@ -150,17 +150,20 @@ impl Errand {
             _ => {}
         }
         self.shared.observe(state, self.conversation.seq(), Driven::Yes);
-        if let Some(uploads) = &self.parts.uploads
-            && next(self.conversation.state()) == Step::CallModel
-        {
-            give_artifacts(&mut self.conversation, &self.shared.key, uploads, &self.cancel).await?;
-        }
+        let (uploads, artifacts) = (self.parts.uploads.as_ref(), self.parts.artifacts.as_ref());
+        let giving = uploads.zip(artifacts).map(|(uploads, artifacts)| {
+            Giving::new(&self.shared.key, uploads, &artifacts.resolver, &self.cancel)
+        });
         let inbox = &mut self.inbox;
         let options = TurnOptions {
             cancel: self.cancel.clone(),
             deadline: Deadline::NEVER,
             grace: self.grace,
             compaction: self.shared.setting.options.compaction.clone(),
+            preparation: match &giving {
+                Some(giving) => giving,
+                None => &(),
+            },
             inbox: stream::poll_fn(|cx| inbox.poll_recv(cx)).boxed(),
         };
         let rim =

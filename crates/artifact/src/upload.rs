@@ -1,13 +1,13 @@
 //! Giving artifacts to a service that runs skills itself.
 //!
-//! Its one state is which contents the service did not take, in memory: after a crash they are tried again.
+//! Its one state is which artifacts could not be given, in memory: after a crash they are tried again.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_base::Digest;
-use conjure_conversation::{Artifact, ArtifactName, Block};
+use conjure_conversation::{Artifact, ArtifactName, ArtifactSource, Block};
 use conjure_store::{Store, Verify};
 use futures_util::future::BoxFuture;
 
@@ -35,7 +35,26 @@ pub trait ArtifactUpload: Send + Sync + std::fmt::Debug {
 pub struct Uploads {
     store: Store,
     service: Arc<dyn ArtifactUpload>,
-    failures: Arc<Mutex<BTreeMap<(ArtifactName, Digest), Retry>>>,
+    failures: Arc<Mutex<BTreeMap<(ArtifactName, Version), Retry>>>,
+}
+
+/// What an artifact was when it failed: another one under its name is not to pay for it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Version {
+    Content(Digest),
+    /// What is to be fetched.
+    Url(String),
+    Unknown,
+}
+
+impl Version {
+    fn of(artifact: &Artifact) -> Self {
+        match (&artifact.content, &artifact.source) {
+            (Some(content), _) => Self::Content(content.digest),
+            (None, ArtifactSource::Url { url }) => Self::Url(url.clone()),
+            (None, _) => Self::Unknown,
+        }
+    }
 }
 
 impl Uploads {
@@ -45,17 +64,16 @@ impl Uploads {
         Self { store, service, failures: Arc::default() }
     }
 
-    /// Whether this content of an artifact has failed ([`Uploads::note_failure`]), and whether trying again may help.
+    /// Whether an artifact has failed as it is ([`Uploads::note_failure`]), and whether trying again may help.
     #[must_use]
     pub fn failure(&self, artifact: &Artifact) -> Option<Retry> {
-        let key = (artifact.name.clone(), artifact.content.as_ref()?.digest);
+        let key = (artifact.name.clone(), Version::of(artifact));
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
     }
 
-    /// Remembers that this content of an artifact has failed; of one whose bytes are not known nothing is.
+    /// Remembers that an artifact, as it is, could not be given: this content, or nothing of where it is to be fetched.
     pub fn note_failure(&self, artifact: &Artifact, retry: Retry) {
-        let Some(content) = &artifact.content else { return };
-        let key = (artifact.name.clone(), content.digest);
+        let key = (artifact.name.clone(), Version::of(artifact));
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(key, retry);
     }
 

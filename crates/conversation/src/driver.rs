@@ -5,6 +5,7 @@
 //! after it, each call's as it ends.
 
 mod compacting;
+mod preparing;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,7 @@ use crate::machine::{Step, next};
 use crate::model::{
     ApiErrorKind, CallEffects, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response,
 };
+use crate::preparation::Preparation;
 use crate::rejected::refused_block;
 use crate::runner::{Authorization, CallContext, ToolRunner};
 use crate::schedule::{Batch, CANCEL_GRACE, authorize, batches, traits};
@@ -62,6 +64,8 @@ pub struct TurnOptions<'a> {
     /// How the history is compacted when it has grown long; none: never. It happens before a model call, and takes of the turn's time,
     /// tokens and money; it is none of its model calls ([`crate::Limits::model_calls`]).
     pub compaction: Option<Compaction>,
+    /// What is done before each model call, within the turn's time.
+    pub preparation: &'a dyn Preparation,
     /// What reaches the turn while it runs. What it has not taken from the stream when it ends was not recorded; a
     /// post that is dropped tells its sender so.
     pub inbox: BoxStream<'a, Post>,
@@ -74,6 +78,7 @@ impl Default for TurnOptions<'_> {
             deadline: Deadline::NEVER,
             grace: CANCEL_GRACE,
             compaction: None,
+            preparation: &(),
             inbox: stream::pending().boxed(),
         }
     }
@@ -138,7 +143,7 @@ pub async fn run_turn(
     };
     let clock = conversation.clock();
     // The wall clock's limit counts on from what the turn has used before a restart.
-    let wall_clock = wall_clock(conversation);
+    let wall_clock = wall_clock(conversation, Duration::ZERO);
     let span = tracing::info_span!(
         "invoke_agent",
         gen_ai.operation.name = "invoke_agent",
@@ -167,6 +172,8 @@ pub async fn run_turn(
         ends,
         grace,
         compaction: options.compaction,
+        preparation: options.preparation,
+        prepared_for: Duration::ZERO,
         // A stream that has ended must not be asked again, nor end a wait.
         inbox: options.inbox.chain(stream::pending()).boxed(),
         conversation,
@@ -180,12 +187,14 @@ pub async fn run_turn(
     }
 }
 
-/// When the running turn will have worked for as long as it may, should it work from now on.
-fn wall_clock(conversation: &Conversation) -> Deadline {
+/// When the running turn will have worked for as long as it may, should it work from now on; `besides` what its record says it has done
+/// other work for so long.
+fn wall_clock(conversation: &Conversation, besides: Duration) -> Deadline {
     let clock = conversation.clock();
     let Some(turn) = conversation.state().turn() else { return Deadline::NEVER };
     turn.limits().wall_clock.map_or(Deadline::NEVER, |limit| {
-        clock.deadline(limit.saturating_sub(turn.elapsed(clock.timestamp())))
+        let worked = turn.elapsed(clock.timestamp()).saturating_add(besides);
+        clock.deadline(limit.saturating_sub(worked))
     })
 }
 
@@ -200,6 +209,9 @@ struct Driver<'a> {
     ends: Arc<Mutex<Deadline>>,
     grace: Duration,
     compaction: Option<Compaction>,
+    preparation: &'a dyn Preparation,
+    /// How long preparing model calls has taken, of which the record says nothing.
+    prepared_for: Duration,
     inbox: BoxStream<'a, Post>,
 }
 
@@ -228,8 +240,11 @@ impl Driver<'_> {
                 Step::AwaitApproval => {
                     return Ok(TurnOutcome::RequiresAction(self.conversation.state().approvals()));
                 }
-                Step::CallModel if self.compaction_is_due() => self.compact().await?,
-                Step::CallModel => self.call_model().await?,
+                Step::CallModel => match self.preparation.begin(self.conversation.state()) {
+                    Some(work) => self.make_ready(work).await?,
+                    None if self.compaction_is_due() => self.compact().await?,
+                    None => self.call_model().await?,
+                },
                 Step::RunTools => self.run_tools().await?,
                 Step::AwaitModel | Step::Recover => self.conversation.submit(CommandKind::Recover).await?,
             }
@@ -247,7 +262,7 @@ impl Driver<'_> {
 
     /// The limit of time counts on: who decided on the calls may have taken long.
     fn put_off(&mut self) {
-        let wall_clock = wall_clock(self.conversation);
+        let wall_clock = wall_clock(self.conversation, self.prepared_for);
         self.deadline = self.own_deadline.earlier(wall_clock);
         *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = self.deadline;
     }

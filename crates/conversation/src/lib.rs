@@ -45,6 +45,7 @@ mod machine;
 mod compose;
 mod ledger;
 mod model;
+mod preparation;
 mod runner;
 mod summary;
 
@@ -89,6 +90,7 @@ pub use model::{
     model_fn,
 };
 pub use pairing::PairingError;
+pub use preparation::Preparation;
 pub use profile::{Activation, Delivery, PinnedSkill, Profile, Withheld};
 pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};

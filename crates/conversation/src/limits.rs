@@ -24,7 +24,7 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// Cost in millionths of a dollar, where the model's client knows prices; none: unlimited.
     pub cost_micros: Option<u64>,
-    /// How long its model and its tools may take together, by the clock; none: unlimited. Not counted: how long it waits for a
+    /// How long its model and its tools may take together, and what is prepared for them, by the clock; none: unlimited. Not counted: how long it waits for a
     /// person, and while its host is down. A [`crate::ToolRunner::authorize`] that itself waits for somebody may take as long as
     /// is left, and that is not counted either.
     pub wall_clock: Option<Duration>,

@@ -25,6 +25,8 @@ mod limits;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod preparing;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod session_events;
