@@ -1,10 +1,12 @@
 //! `cargo bench --bench fairness`: what one tenant's flood costs another.
 //!
 //! A quiet tenant has one session and takes one turn after another; a turn is one tool call, a real command in a real jail, between
-//! two model calls, recorded in SQLite. `alone`: nobody else is there. `flooded`: another tenant has 48 sessions that do the same as
-//! fast as they can, of which every third kills its own sandbox in each turn, every third ends each turn at a limit, and whose
-//! sandboxes and model calls pass gates with a share. `ungated`: the same flood without gates. The first turn of the quiet session,
-//! which makes its jail, is not counted. `other` is the time alone, so that the ratio is what the flood costs; the goal is 2.
+//! two model calls, recorded in SQLite. `alone`: nobody else is there. `flooded`: another tenant has 48 workers that open sessions,
+//! take turns as fast as they can and close them, as many as its quota of live sessions. Of every four, the sandboxes of one are
+//! killed again and again, the turns of one end at a limit, and one sends more than may wait and opens more than may live; its
+//! sandboxes and model calls pass gates with a share. `ungated`: the same flood without gates. Each kind must come to what it is
+//! there for, else the benchmark fails. The first turn of the quiet session, which makes its jail, is not counted. `other` is the
+//! time alone, so that the ratio is what the flood costs; the goal is 2.
 //!
 //! All run on the same processors: what a gate does not bound, such as the commands that are admitted, costs the quiet tenant, too.
 
@@ -16,16 +18,20 @@ mod harness;
 #[path = "support/times.rs"]
 mod times;
 
+use std::collections::HashSet;
+use std::fs;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use conjure::{
     Block, Clock as _, Config, Environment, ExecutorKind, Gate, Limits, Model, Request, Response, Runtime,
-    RuntimeOptions, Session, SessionSpec, Settings, Share, StopReason, SystemClock, TenantId, Usage,
-    model_fn,
+    RuntimeOptions, Session, SessionId, SessionSpec, Settings, Share, StopReason, SystemClock, TenantId,
+    TenantPolicy, TurnStop, Usage, model_fn,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +41,7 @@ use crate::times::Times;
 /// Counted turns of the quiet tenant, in each case.
 const TURNS: u32 = 400;
 
-/// Sessions of the other one.
+/// Workers of the other one, and its most live sessions.
 const FLOOD: usize = 48;
 
 fn main() -> Result<()> {
@@ -89,24 +95,16 @@ async fn take(crowd: Crowd) -> Result<Times> {
             share(1),
         ));
     }
-    let runtime = Runtime::spawn(options).await?;
-    let (over, flooded) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
-    let mut flood = JoinSet::new();
-    for number in 0..if crowd == Crowd::Nobody { 0 } else { FLOOD } {
-        let limits = Limits { model_calls: if number % 3 == 1 { 1 } else { 25 }, ..Limits::default() };
-        let spec = SessionSpec::new(TenantId::new("flood")?).without_skills().limits(limits);
-        let session = runtime.open(spec).await?;
-        let (over, flooded) = (over.clone(), Arc::clone(&flooded));
-        let words = if number % 3 == 0 { "kill -9 1; kill -9 -1" } else { "true" };
-        flood.spawn(async move {
-            while !over.is_cancelled() {
-                // However it ends.
-                if let Ok(turn) = session.send(words).await {
-                    let _ = turn.end().await;
-                }
-                flooded.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+    let flood_policy = TenantPolicy::new().live_sessions(FLOOD as u64).queued_messages(1);
+    let runtime = Runtime::spawn(options.tenant(TenantId::new("flood")?, flood_policy)).await?;
+    let (over, flood) = (CancellationToken::new(), Arc::new(Flood::default()));
+    let mut tasks = JoinSet::new();
+    if crowd != Crowd::Nobody {
+        for kind in KINDS.into_iter().cycle().take(FLOOD) {
+            tasks.spawn(Arc::clone(&flood).work(runtime.clone(), kind, over.clone()));
+        }
+        let sandboxes = folder.path().canonicalize()?.join("data/tenants/flood");
+        tasks.spawn(Arc::clone(&flood).kill(sandboxes, over.clone()));
     }
     let quiet = runtime.open(SessionSpec::new(TenantId::new("quiet")?).without_skills()).await?;
     turn(&quiet).await?;
@@ -117,10 +115,11 @@ async fn take(crowd: Crowd) -> Result<Times> {
         times.add(started.elapsed());
     }
     over.cancel();
+    tasks.abort_all();
+    while tasks.join_next().await.is_some() {}
     if crowd != Crowd::Nobody {
-        println!("  beside them, {} turns of the flood", flooded.load(Ordering::Relaxed));
+        flood.print()?;
     }
-    flood.abort_all();
     runtime.shutdown(SystemClock.deadline(Duration::from_secs(120))).await?;
     Ok(times)
 }
@@ -128,6 +127,131 @@ async fn take(crowd: Crowd) -> Result<Times> {
 async fn turn(session: &Session) -> Result<()> {
     let stop = session.send("true").await?.end().await?;
     if stop.to_string() == "the model is done (end_turn)" { Ok(()) } else { Err(stop.to_string().into()) }
+}
+
+/// What a worker of the flood is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Works,
+    Crashes,
+    EndsAtALimit,
+    IsRefused,
+}
+
+const KINDS: [Kind; 4] = [Kind::Works, Kind::Crashes, Kind::EndsAtALimit, Kind::IsRefused];
+
+/// The turns of a worker's session.
+const TURNS_OF_A_SESSION: usize = 4;
+
+/// What the flood came to.
+#[derive(Debug, Default)]
+struct Flood {
+    turns: [AtomicU64; KINDS.len()],
+    limited: AtomicU64,
+    refused: AtomicU64,
+    killed: AtomicU64,
+    /// Whose sandboxes are killed.
+    crashing: Mutex<HashSet<SessionId>>,
+}
+
+impl Flood {
+    async fn work(self: Arc<Self>, runtime: Runtime, kind: Kind, over: CancellationToken) -> Result<()> {
+        let model_calls = if kind == Kind::EndsAtALimit { 1 } else { 25 };
+        let limits = Limits { model_calls, ..Limits::default() };
+        let spec = SessionSpec::new(TenantId::new("flood")?).without_skills().limits(limits);
+        let words = if kind == Kind::Crashes { "sleep 0.1" } else { "true" };
+        while !over.is_cancelled() {
+            // Another worker may have its place.
+            let Ok(session) = runtime.open(spec.clone()).await else {
+                count(&self.refused);
+                tokio::task::yield_now().await;
+                continue;
+            };
+            if kind == Kind::Crashes {
+                self.crashing().insert(session.id());
+            }
+            for _ in 0..TURNS_OF_A_SESSION {
+                // However it ends.
+                if let Ok(turn) = session.send(words).await {
+                    if kind == Kind::IsRefused {
+                        self.ask_too_much(&runtime, &spec, &session).await;
+                    }
+                    if turn.end().await.is_ok_and(|stop| matches!(stop, TurnStop::Limit(_))) {
+                        count(&self.limited);
+                    }
+                    count(&self.turns[kind as usize]);
+                }
+            }
+            let _ = session.close().await;
+            self.crashing().remove(&session.id());
+        }
+        Ok(())
+    }
+
+    /// More messages than may wait, and a session more than may live.
+    async fn ask_too_much(&self, runtime: &Runtime, spec: &SessionSpec, session: &Session) {
+        for _ in 0..3 {
+            if session.send("true").await.is_err() {
+                count(&self.refused);
+            }
+        }
+        match runtime.open(spec.clone()).await {
+            Ok(session) => drop(session.close().await),
+            Err(_) => count(&self.refused),
+        }
+    }
+
+    /// Kills what has the files of those that crash, four times a second.
+    async fn kill(self: Arc<Self>, sandboxes: PathBuf, over: CancellationToken) -> Result<()> {
+        while !over.is_cancelled() {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            let place = |session: &SessionId| sandboxes.join(format!("workspaces/{session}/workspace"));
+            let paths: Vec<String> =
+                self.crashing().iter().map(|session| place(session).display().to_string()).collect();
+            let killed = tokio::task::spawn_blocking(move || kill_those_with(&paths)).await?;
+            self.killed.fetch_add(killed, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn crashing(&self) -> MutexGuard<'_, HashSet<SessionId>> {
+        self.crashing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn print(&self) -> Result<()> {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let turns = self.turns.each_ref().map(of);
+        let (limited, refused, killed) = (of(&self.limited), of(&self.refused), of(&self.killed));
+        println!(
+            "  beside them, turns of the flood: {turns:?} of {KINDS:?}; {limited} ended at a limit, {refused} requests were \
+             refused, {killed} sandboxes were killed"
+        );
+        if turns.iter().chain([&limited, &refused, &killed]).all(|count| *count > 0) {
+            Ok(())
+        } else {
+            Err("a part of the flood did nothing".into())
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Kills one process of each sandbox that has one of these paths mounted, with which the others go. How many there were.
+fn kill_those_with(paths: &[String]) -> u64 {
+    let mut killed = HashSet::new();
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        let mounts = fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+        let path = paths.iter().find(|path| !killed.contains(path) && mounts.contains(path.as_str()));
+        if let (Some(path), Some(pid)) = (path, Pid::from_raw(process))
+            && kill_process(pid, Signal::KILL).is_ok()
+        {
+            killed.insert(path);
+        }
+    }
+    killed.len() as u64
 }
 
 /// Has one command run, and is done.
