@@ -20,11 +20,21 @@ impl Bed {
     }
 
     fn run(&self, args: &[&str]) -> Conjure {
-        Conjure::new(["run", "--model", "m", "--hosted", "xlsx,pptx@latest"])
+        self.conjure(&["run", "--model", "m", "--hosted", "xlsx,pptx@latest"]).args(args)
+    }
+
+    fn conjure(&self, args: &[&str]) -> Conjure {
+        Conjure::new(args)
             .env("ANTHROPIC_API_KEY", "sk-ant-any")
             .env("ANTHROPIC_BASE_URL", self.fake.base_url())
             .env("CONJURE_DATA", self.temp.path().join("data"))
-            .args(args)
+    }
+
+    /// The id of its only session.
+    fn session(&self) -> String {
+        let listed = self.conjure(&["sessions", "list", "--format", "json"]).finish().code(0);
+        let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+        listed["sessions"][0]["id"].as_str().unwrap().to_owned()
     }
 }
 
@@ -63,4 +73,18 @@ fn what_needs_a_workspace_is_told_what_to_do_instead() {
     assert!(finished.stderr.contains("skill `docx` of version `1` not found"), "{}", finished.stderr);
     let finished = bed.run(&["--hosted", "a/b", "Hi"]).finish().code(2);
     assert!(finished.stderr.contains("a hosted skill is `ID` or `ID@VERSION`"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_session_goes_on_with_another_prompt() {
+    let said = |text: &str| HostedRun::new("python make.py").saying(text).into();
+    let bed = Bed::start(vec![said("Made it."), said("By quarter, too.")]);
+    bed.run(&["Make a table."]).finish().code(0);
+    let id = bed.session();
+    let refused = bed.conjure(&["sessions", "resume", &id, "--file", "Cargo.toml", "This, too."]).finish();
+    assert!(refused.code(2).stderr.contains("`--file`: there is no workspace to copy it to"));
+    let finished = bed.conjure(&["sessions", "resume", &id, "And by quarter?"]).finish().code(0);
+    assert_eq!(finished.stdout, "By quarter, too.\n");
+    assert!(finished.stderr.contains("the model's service runs xlsx, pptx"), "{}", finished.stderr);
+    assert!(!finished.stderr.contains("working in"), "nothing works here: {}", finished.stderr);
 }

@@ -32,7 +32,7 @@ pub(crate) use chronicle::Chronicle;
 pub(crate) use ending::{nobody_decides, out_of_time};
 pub(crate) use input::{message, prompt, standard_input};
 pub(crate) use kept::settings;
-pub(crate) use prepare::{add_files, blocking, recorded, redactor, variables};
+pub(crate) use prepare::{add_files, blocking, no_workspace, recorded, redactor, tell_hosted, variables};
 pub(crate) use produced::size;
 pub(crate) use progress::{Show, names};
 pub(crate) use session::{Manner, Opened, Voice, Whose, announce, no_sandbox};

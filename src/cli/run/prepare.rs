@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    ArtifactSource, Config, ContextOptions, Environment, ExecutorKind, Model, Recorder, Redactor,
-    RuntimeError, RuntimeOptions, SessionSpec, Settings, Skill, SkillInputs, Snapshot, Workspace,
+    ArtifactSource, Config, ContextOptions, Environment, ExecutorKind, HostedSkill, Model, Recorder,
+    Redactor, RuntimeError, RuntimeOptions, SessionSpec, Settings, Skill, SkillInputs, Snapshot, Workspace,
     redactor_of_inputs,
 };
 
@@ -86,7 +86,7 @@ pub(super) async fn prepare(
 ) -> Result<Prepared, Failure> {
     let prompt = input::prompt(&args.prompt)?;
     if Runs::of(args) == Runs::Elsewhere && !args.file.is_empty() {
-        return Err(Failure::usage("`--file`: there is no workspace to copy it to, as nothing runs here")
+        return Err(no_workspace()
             .hint("`--attach` gives the file to the model's service; `--sandbox` has tools run here, too"));
     }
     let rules = Rules::of(&args.rules)?;
@@ -156,10 +156,7 @@ pub(super) async fn prepare(
     opened.before = before;
     let given = input::standard_input(terminal).await?;
     terminal.styled(Style::Dim, &words.said);
-    if !args.hosted.is_empty() {
-        let names: Vec<&str> = args.hosted.iter().map(|skill| skill.id.as_str()).collect();
-        terminal.styled(Style::Dim, &format!("the model's service runs {}", names.join(", ")));
-    }
+    tell_hosted(&args.hosted, terminal);
     let inside = match runs {
         Runs::Here => {
             opened.make_sandbox(config.executor(), terminal).await?;
@@ -185,6 +182,19 @@ impl Runs {
     fn of(args: &RunArgs) -> Self {
         let asks_for_here = args.sandbox.is_some() || !args.skills.is_empty() || args.workspace.is_some();
         if args.hosted.is_empty() || asks_for_here { Self::Here } else { Self::Elsewhere }
+    }
+}
+
+/// Why no file can be copied to a session in which nothing runs here.
+pub(crate) fn no_workspace() -> Failure {
+    Failure::usage("`--file`: there is no workspace to copy it to, as nothing runs here")
+}
+
+/// Says which skills the model's service runs, where it runs some.
+pub(crate) fn tell_hosted(skills: &[HostedSkill], terminal: &Terminal) {
+    if !skills.is_empty() {
+        let names: Vec<_> = skills.iter().map(|skill| printable(skill.id.as_str())).collect();
+        terminal.styled(Style::Dim, &format!("the model's service runs {}", names.join(", ")));
     }
 }
 

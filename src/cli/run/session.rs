@@ -95,6 +95,10 @@ impl Opened {
 
     /// The files of the workspace, as the sandbox has them.
     pub(crate) async fn inside(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+        if files.is_empty() {
+            // Then there may be no sandbox either.
+            return Ok(Vec::new());
+        }
         let inside = self.session.executor().await?.layout().workspace.clone();
         let folder = self.workspace.path();
         Ok(files.iter().map(|file| inside.join(file.strip_prefix(folder).unwrap_or(file))).collect())

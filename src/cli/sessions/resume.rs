@@ -16,8 +16,8 @@ use crate::cli::failure::Failure;
 use crate::cli::host::{Host, configured};
 use crate::cli::run::{
     Chronicle, Manner, Opened, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files, announce, blocking,
-    message, nobody_decides, noted, out_of_time, prompt, recorded, redactor, settings, standard_input,
-    variables, words,
+    message, no_workspace, nobody_decides, noted, out_of_time, prompt, recorded, redactor, settings,
+    standard_input, tell_hosted, variables, words,
 };
 use crate::cli::session_args::GoingArgs;
 use crate::cli::sessions::find::find;
@@ -25,6 +25,9 @@ use crate::cli::sessions::reader;
 use crate::cli::sessions::wanted::{Prompt, Wanted, What, waiting_call};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal};
+
+/// The sandbox of sessions in which nothing runs here.
+const NOTHING: &str = "none";
 
 /// What is known of a session before it is started.
 struct Found {
@@ -85,6 +88,13 @@ async fn prepare(
         }
         What::GoOn | What::Prompt(_) => None,
     };
+    let runs_here = profile.executor.as_deref() != Some(NOTHING);
+    if let What::Prompt(Prompt { files, .. }) = &wanted.what
+        && !runs_here
+        && !files.is_empty()
+    {
+        return Err(no_workspace().hint("`conjure run --attach` gives files to the model's service"));
+    }
     let rules = Rules::of(&wanted.rules)?.over(Rules::noted(&profile.metadata));
     let kind = profile.executor.as_deref().and_then(|kind| kind.parse::<ExecutorKind>().ok());
     let kept = settings(&profile.metadata)?;
@@ -140,9 +150,12 @@ async fn prepare(
         (Some(kind), true) => announce(kind, &opened.session.executor().await?.isolation(), terminal),
         (None, _) => {}
     }
-    let skills = profile.skills.len();
-    let plural = if skills == 1 { "" } else { "s" };
-    terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {}", folder.display()));
+    tell_hosted(&profile.hosted, terminal);
+    if runs_here {
+        let skills = profile.skills.len();
+        let plural = if skills == 1 { "" } else { "s" };
+        terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {}", folder.display()));
+    }
     let mut says = Vec::new();
     match decision {
         Some((call, decision)) => says.push(Say::Decide(call, decision, events)),
