@@ -44,15 +44,15 @@ impl ArtifactDesk {
     ) -> ArtifactParts {
         let store = home.data.store().clone();
         let resolver = Resolver::new(key.tenant.clone(), store.clone(), Arc::clone(&self.options));
-        let resolver = match &self.fetch {
-            Some(fetch) => resolver.with_fetch(Arc::clone(fetch)),
-            None => resolver,
+        let intake = Intake::new(Arc::clone(&self.options));
+        let (intake, resolver) = match &self.fetch {
+            Some(fetch) => (intake.with_fetch(Arc::clone(fetch)), resolver.with_fetch(Arc::clone(fetch))),
+            None => (intake, resolver),
         };
         let keeper: Arc<dyn ContentKeeper> = match record {
             Record::OnDisk => Arc::new(Kept::of(home.data.path(), key.session, store)),
             Record::InMemory => Arc::new(()),
         };
-        let intake = Intake::new(Arc::clone(&self.options));
         ArtifactParts { intake, resolver: resolver.with_skills(skills), keeper }
     }
 }

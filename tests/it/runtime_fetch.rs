@@ -122,3 +122,22 @@ async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
     assert_eq!(web.asked.load(Ordering::SeqCst), 0);
     runtime.shutdown(soon()).await.unwrap();
 }
+
+#[tokio::test]
+async fn what_can_never_be_fetched_is_told_when_it_is_registered() {
+    let host = Host::new(ExecutorKind::Local);
+    let runtime = Runtime::spawn(host.options().model("program", Sent::default().model())).await.unwrap();
+    let session = runtime.open(spec().model("program")).await.unwrap();
+    for (url, kind) in [
+        ("https://localhost/", ArtifactErrorKind::HostBlocked),
+        ("https://[::ffff:127.0.0.1]/", ArtifactErrorKind::HostBlocked),
+        ("https://example.com:99999/", ArtifactErrorKind::InvalidUri),
+        ("http://example.com/", ArtifactErrorKind::SchemeNotAllowed),
+    ] {
+        let error = session.artifacts().register("a", ArtifactSource::url(url)).await.unwrap_err();
+        let SessionError::Artifact(error) = &error else { panic!("{url}: {error}") };
+        assert_eq!(error.kind(), kind, "{url}");
+    }
+    session.artifacts().register("a", ArtifactSource::url("https://example.com/")).await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -54,7 +54,7 @@ impl ArtifactOptions {
     ///
     /// They go together, and as if they were unregistered: it is the session that nobody uses. No timer runs for it. Whoever uses the
     /// session next (a message, a call about its artifacts, a revival) asks this first and records that they are cleared; until then
-    /// their contents count for nobody who makes room. A turn that runs uses the session, and a clock that was set back expires nothing.
+    /// their contents stay on the disk. A turn that runs uses the session, and a clock that was set back expires nothing.
     ///
     /// ```
     /// use conjure_artifact::ArtifactOptions;

@@ -110,16 +110,14 @@ fn open_in(folder: impl AsFd, path: &Path, resolve: ResolveFlags) -> Result<Plai
         rustix::fs::openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
     })?;
     require_plain(&rustix::fs::fstat(&looked_at)?)?;
-    let system = rustix::fs::fstatfs(&looked_at)?;
-    #[expect(clippy::useless_conversion, reason = "the type differs between architectures")]
-    if KERNELS_OWN.contains(&i64::from(system.f_type)) {
-        return Err(Unopened::NotPlain);
-    }
+    require_no_word_of_the_kernel(&looked_at)?;
     // Should a pipe have its name by now, it is not waited for.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = patiently(|| rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve))?;
+    // It may be another one by now.
     let stat = rustix::fs::fstat(&file)?;
     require_plain(&stat)?;
+    require_no_word_of_the_kernel(&file)?;
     Ok(PlainFile { file: file.into(), stat })
 }
 
@@ -127,6 +125,15 @@ fn require_plain(stat: &Stat) -> Result<(), Unopened> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
         _ => Err(Unopened::NotPlain),
+    }
+}
+
+fn require_no_word_of_the_kernel(file: &OwnedFd) -> Result<(), Unopened> {
+    let system = rustix::fs::fstatfs(file)?;
+    #[expect(clippy::useless_conversion, reason = "the type differs between architectures")]
+    match KERNELS_OWN.contains(&i64::from(system.f_type)) {
+        true => Err(Unopened::NotPlain),
+        false => Ok(()),
     }
 }
 
