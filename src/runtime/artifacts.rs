@@ -38,7 +38,7 @@ impl ArtifactDesk {
     pub(crate) fn parts(
         &self,
         key: &SessionKey,
-        home: &TenantHome,
+        home: &Arc<TenantHome>,
         record: Record,
         skills: Vec<Arc<Skill>>,
     ) -> ArtifactParts {
@@ -50,7 +50,10 @@ impl ArtifactDesk {
             None => (intake, resolver),
         };
         let keeper: Arc<dyn ContentKeeper> = match record {
-            Record::OnDisk => Arc::new(Kept::of(home.data.path(), key.session, store)),
+            Record::OnDisk => {
+                let kept = Kept::of(home.data.path(), key.session, store);
+                Arc::new(kept.holding(Arc::<TenantHome>::clone(home)))
+            }
             Record::InMemory => Arc::new(()),
         };
         ArtifactParts { intake, resolver: resolver.with_skills(skills), keeper }

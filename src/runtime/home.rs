@@ -14,17 +14,18 @@
 //! <data>/tenants/TENANT/gate.lock                      held by who opens, deletes, or removes what no session has
 //! ```
 //!
-//! State: all of that, on the disk; which of it is open, in memory. After a crash, what sandboxes had is removed when a
-//! tenant's folder is opened again; workspaces and skills stay until their sessions are deleted.
+//! State: all of that, on the disk; which of it is open, in memory. A tenant's folder is open while a session of the tenant lives, or
+//! somebody opens, deletes or tidies something in it: an idle tenant has nothing open. After a crash, what sandboxes had is removed when
+//! a process opens the tenant's folder for the first time; workspaces and skills stay until their sessions are deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use conjure_base::{SessionId, TenantId};
-use conjure_sandbox::{DataFolder, FolderId, SandboxError, remove_folder};
+use conjure_sandbox::{Connector, DataFolder, FolderId, SandboxError, remove_folder};
 
 use super::error::RuntimeError;
 use super::gate::Gate;
@@ -32,7 +33,9 @@ use super::marks::Marks;
 use super::options::Record;
 use super::outfit::blocking;
 use super::pins::Pins;
+use super::slots::{Lease, Slots};
 use super::temporary::Temporary;
+use crate::config::ExecutorKind;
 
 /// The data folder of a runtime.
 #[derive(Debug)]
@@ -40,16 +43,16 @@ pub(crate) struct Home {
     path: PathBuf,
     id: FolderId,
     record: Record,
-    /// Each is opened by one at a time; nobody waits for another tenant's.
-    tenants: Mutex<BTreeMap<TenantId, Arc<Mutex<Opened>>>>,
+    tenants: Slots<TenantHome>,
+    /// All that were opened, where nothing is recorded on the disk: the skills of sessions that are put away go with them.
+    kept: Mutex<BTreeMap<TenantId, Arc<TenantHome>>>,
+    /// Whose folders were rid of what dead hosts left since this process began.
+    tidied: Mutex<BTreeSet<TenantId>>,
     /// What the folder goes with, where it is temporary.
     temporary: Option<Temporary>,
 }
 
-/// A tenant's folder, as far as it was opened.
-type Opened = Option<Arc<TenantHome>>;
-
-/// The data folder of a tenant. Two tenants share nothing.
+/// The data folder of a tenant. Two tenants share nothing. Whoever works in it has it: it is closed with the last of them.
 #[derive(Debug)]
 pub(crate) struct TenantHome {
     id: FolderId,
@@ -58,6 +61,9 @@ pub(crate) struct TenantHome {
     pub(crate) pins: Pins,
     pub(crate) gate: Gate,
     marks: Marks,
+    /// What makes sandboxes in it, by kind.
+    connectors: Mutex<BTreeMap<&'static str, Arc<dyn Connector>>>,
+    _lease: Lease<Self>,
 }
 
 impl Home {
@@ -77,7 +83,8 @@ impl Home {
 
     fn at(path: PathBuf, record: Record, temporary: Option<Temporary>) -> Result<Self, RuntimeError> {
         let id = FolderId::of(&path).map_err(|error| RuntimeError::data(&path, &error))?;
-        Ok(Self { path, id, record, tenants: Mutex::default(), temporary })
+        let (tenants, kept, tidied) = Default::default();
+        Ok(Self { path, id, record, tenants, kept, tidied, temporary })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -113,20 +120,18 @@ impl Home {
     /// many. Blocks.
     pub(crate) fn tidy(&self, tenant: &TenantId) -> Result<bool, RuntimeError> {
         self.check()?;
-        let slot = self.slot(tenant);
-        let mut opened = lock(&slot);
-        if !self.place(tenant).is_dir() {
-            return Ok(false);
-        }
-        match &*opened {
-            Some(known) => known.data.tidy(),
-            None => {
-                // Opening it does it.
-                self.opened(tenant, &mut opened)?;
-                *opened = None;
+        self.tenants.alone(tenant, |slot| {
+            if !self.place(tenant).is_dir() {
+                return Ok(false);
             }
-        }
-        Ok(true)
+            let is_done = lock(&self.tidied).contains(tenant);
+            let home = self.opened(tenant, slot)?;
+            // Else opening it did it.
+            if is_done {
+                home.data.tidy();
+            }
+            Ok(true)
+        })
     }
 
     /// The folder of a tenant that has one: asking makes none, also when it is removed just then. Blocks.
@@ -135,12 +140,12 @@ impl Home {
         if !self.place(tenant).is_dir() {
             return Ok(None);
         }
-        let slot = self.slot(tenant);
-        let mut opened = lock(&slot);
-        if !self.place(tenant).is_dir() {
-            return Ok(None);
-        }
-        self.opened(tenant, &mut opened).map(Some)
+        self.tenants.alone(tenant, |slot| {
+            if !self.place(tenant).is_dir() {
+                return Ok(None);
+            }
+            self.in_use(tenant, slot).map(Some)
+        })
     }
 
     /// The tenants that have a folder. Blocks.
@@ -163,17 +168,20 @@ impl Home {
     /// Removes the folder of a tenant, where it is found again after a restart; it is opened anew where it is needed. Nobody in
     /// this process opens it meanwhile. Blocks.
     pub(crate) fn remove(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
-        let slot = self.slot(tenant);
-        let mut opened = lock(&slot);
-        if self.record == Record::OnDisk {
-            let place = self.place(tenant);
-            let failed = |error: SandboxError| RuntimeError::data(&place, &error);
-            let id = FolderId::of(&place).map_err(failed)?;
-            remove_folder(&place, id).map_err(failed)?;
-        }
-        *opened = None;
-        lock(&self.tenants).remove(tenant);
-        Ok(())
+        self.tenants.alone(tenant, |slot| {
+            if self.record == Record::OnDisk {
+                let place = self.place(tenant);
+                let failed = |error: SandboxError| RuntimeError::data(&place, &error);
+                let id = FolderId::of(&place).map_err(failed)?;
+                remove_folder(&place, id).map_err(failed)?;
+            }
+            // Whoever has it still has what is gone.
+            *slot = Weak::new();
+            lock(&self.tidied).remove(tenant);
+            let kept = lock(&self.kept).remove(tenant);
+            drop(kept);
+            Ok(())
+        })
     }
 
     /// Where the folder of a tenant lies. Asking makes none.
@@ -181,25 +189,41 @@ impl Home {
         self.path.join(TENANTS).join(tenant.as_str())
     }
 
-    /// The folder of a tenant, opened once. Blocks.
+    /// The folder of a tenant, made where there is none. Blocks.
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Result<Arc<TenantHome>, RuntimeError> {
         self.check()?;
-        let slot = self.slot(tenant);
-        let mut opened = lock(&slot);
-        self.opened(tenant, &mut opened)
+        self.tenants.alone(tenant, |slot| self.in_use(tenant, slot))
     }
 
-    fn slot(&self, tenant: &TenantId) -> Arc<Mutex<Opened>> {
-        Arc::clone(lock(&self.tenants).entry(tenant.clone()).or_default())
-    }
-
-    fn opened(&self, tenant: &TenantId, opened: &mut Opened) -> Result<Arc<TenantHome>, RuntimeError> {
-        let path = self.place(tenant);
-        if let Some(known) = opened.as_ref().filter(|known| known.is_at(&path)) {
-            return Ok(Arc::clone(known));
+    fn in_use(
+        &self,
+        tenant: &TenantId,
+        slot: &mut Weak<TenantHome>,
+    ) -> Result<Arc<TenantHome>, RuntimeError> {
+        let home = self.opened(tenant, slot)?;
+        if self.record == Record::InMemory {
+            let before = lock(&self.kept).insert(tenant.clone(), Arc::clone(&home));
+            drop(before);
         }
-        let home = Arc::new(TenantHome::open(&path, self.record)?);
-        *opened = Some(Arc::clone(&home));
+        Ok(home)
+    }
+
+    fn opened(
+        &self,
+        tenant: &TenantId,
+        slot: &mut Weak<TenantHome>,
+    ) -> Result<Arc<TenantHome>, RuntimeError> {
+        let path = self.place(tenant);
+        if let Some(known) = slot.upgrade().filter(|known| known.is_at(&path)) {
+            return Ok(known);
+        }
+        let home = Arc::new(TenantHome::open(&path, self.record, self.tenants.lease(tenant))?);
+        // What dead hosts leave after that is the janitor's: whoever opens the folder of an idle tenant need not wait for it.
+        if !lock(&self.tidied).contains(tenant) {
+            home.tidy()?;
+            lock(&self.tidied).insert(tenant.clone());
+        }
+        *slot = Arc::downgrade(&home);
         Ok(home)
     }
 
@@ -221,20 +245,42 @@ const TENANTS: &str = "tenants";
 const CONTAINERS: &str = "containers";
 
 impl TenantHome {
-    fn open(path: &Path, record: Record) -> Result<Self, RuntimeError> {
+    fn open(path: &Path, record: Record, lease: Lease<Self>) -> Result<Self, RuntimeError> {
         let refused = |error: &dyn std::fmt::Display| RuntimeError::data(path, &error);
-        let data = DataFolder::open(path).map_err(|error| refused(&error))?;
+        let data = DataFolder::open_untidied(path).map_err(|error| refused(&error))?;
         let gate = Gate::at(&data.path().join("gate.lock"));
         let pins = match record {
             Record::OnDisk => Pins::open(&data).map_err(|error| refused(&error))?,
             // What others recorded is none of its business, and theirs not to be counted.
             Record::InMemory => Pins::temporary(&data).map_err(|error| refused(&error))?,
         };
-        if let Some(_alone) = gate.try_alone()? {
-            pins.clear().map_err(|error| refused(&error))?;
-        }
         let id = FolderId::of(data.path()).map_err(|error| refused(&error))?;
-        Ok(Self { id, record, pins, gate, marks: Marks::of(data.path()), data })
+        let (marks, connectors) = (Marks::of(data.path()), Mutex::default());
+        Ok(Self { id, record, pins, gate, marks, data, connectors, _lease: lease })
+    }
+
+    /// Removes what dead hosts left. Blocks.
+    fn tidy(&self) -> Result<(), RuntimeError> {
+        self.data.tidy();
+        if let Some(_alone) = self.gate.try_alone()? {
+            self.pins.clear().map_err(|error| RuntimeError::data(self.data.path(), &error))?;
+        }
+        Ok(())
+    }
+
+    /// What makes sandboxes of this kind in it, made once. Blocks.
+    pub(crate) fn connector(
+        &self,
+        kind: ExecutorKind,
+        make: impl FnOnce(&DataFolder) -> Result<Arc<dyn Connector>, RuntimeError>,
+    ) -> Result<Arc<dyn Connector>, RuntimeError> {
+        let mut connectors = lock(&self.connectors);
+        if let Some(known) = connectors.get(kind.as_str()) {
+            return Ok(Arc::clone(known));
+        }
+        let made = make(&self.data)?;
+        connectors.insert(kind.as_str(), Arc::clone(&made));
+        Ok(made)
     }
 
     /// Whether it is still there. Blocks for a moment.

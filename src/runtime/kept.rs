@@ -13,11 +13,13 @@
 //! names, and then removes what was there before it; all go with the session. Where a link cannot be, there is a copy, and a content that the
 //! store has lost is put back from it. Sessions in memory have none of this: they do not live so long.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use conjure_actors::artifacts::ContentKeeper;
 use conjure_actors::supervision::Failure;
@@ -48,12 +50,19 @@ pub(crate) fn remove_kept(home: &TenantHome, session: SessionId) -> Result<(), R
 pub(crate) struct Kept {
     store: Store,
     folder: PathBuf,
+    _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Kept {
     /// Those of a session of the tenant that this store is of.
     pub(crate) fn of(tenant: &Path, session: SessionId, store: Store) -> Self {
-        Self { store, folder: folder_of(tenant, session) }
+        Self { store, folder: folder_of(tenant, session), _held: None }
+    }
+
+    /// Keeps this for as long as contents may be kept: what the store is open with.
+    pub(crate) fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
+        self._held = Some(held);
+        self
     }
 
     /// The folder of one incarnation.

@@ -16,6 +16,7 @@ mod hosted;
 mod hosts;
 mod marks;
 mod pins;
+mod slots;
 mod storage;
 mod temporary;
 

@@ -191,7 +191,6 @@ impl Outfitter {
             drop(sessions);
             let gone: HashMap<SessionKey, Known> = gone;
             drop(gone);
-            inner.sandboxes.forget(&tenant);
             inner.sandboxes.meters().forget(&tenant);
             Ok(())
         })
@@ -411,7 +410,7 @@ impl Inner {
             Some(kind) => {
                 let context =
                     create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
-                Some(self.sandboxes.source(key, &kind, &self.config, context)?)
+                Some(self.sandboxes.source(key, &home, &kind, &self.config, context)?)
             }
             None => None,
         };

@@ -1,20 +1,20 @@
 //! Where the sandboxes of sessions come from: of the configuration's kinds, or of the host's own.
 //!
-//! State: one connector for each tenant and kind, which knows the machine and the tenant's data folder; in memory.
+//! State: what was found of the machine, in memory. The connectors themselves are their tenants', beside the data folders that they know.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use conjure_actors::admission::AdmittedSource;
 use conjure_actors::executors::{ConnectorSource, ExecutorSource};
-use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
+use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_journal::SessionKey;
-use conjure_sandbox::{Connector, ExecutionContext, Executor, Isolation, Layout, SandboxError};
+use conjure_sandbox::{Connector, ExecutionContext, Executor, Isolation, Jail, Layout, SandboxError};
 use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
-use super::home::Home;
+use super::home::{Home, TenantHome};
 use super::hosted::NO_SANDBOX;
 use super::pools::{PooledSource, Pools};
 use super::tenants::{MeteredSource, Meters, Policies};
@@ -82,11 +82,9 @@ pub(crate) struct Sandboxes {
     policies: Policies,
     meters: Meters,
     pools: Pools,
-    connectors: Mutex<Connectors>,
+    /// Looks at the machine once, for all tenants.
+    jail: OnceLock<Jail>,
 }
-
-/// By tenant and kind.
-type Connectors = BTreeMap<(TenantId, &'static str), Arc<dyn Connector>>;
 
 impl Sandboxes {
     /// Of this data, for tenants with these policies.
@@ -97,7 +95,7 @@ impl Sandboxes {
         pools: Pools,
     ) -> Self {
         let meters = Meters::new(Arc::clone(home), policies.clone());
-        Self { own, policies, meters, pools, connectors: Mutex::default() }
+        Self { own, policies, meters, pools, jail: OnceLock::new() }
     }
 
     /// What tenants may have.
@@ -115,12 +113,6 @@ impl Sandboxes {
         &self.pools
     }
 
-    /// Forgets what a tenant has: its folder is about to go.
-    pub(crate) fn forget(&self, tenant: &TenantId) {
-        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
-        connectors.retain(|(owner, _), _| owner != tenant);
-    }
-
     /// What this name stands for; it may be that of no sandbox. The host's own names stand before ours.
     pub(crate) fn kind(&self, name: &str) -> Result<Option<Kind<'_>>, RuntimeError> {
         if let Some(own) = self.own.get(name) {
@@ -136,15 +128,16 @@ impl Sandboxes {
         })
     }
 
-    /// Where the sandboxes of a session come from. Blocks.
+    /// Where the sandboxes of a session come from, in its tenant's folder. Blocks.
     pub(crate) fn source(
         &self,
         session: &SessionKey,
+        home: &Arc<TenantHome>,
         kind: &Kind<'_>,
         config: &Config,
         context: SessionContext,
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
-        let source = self.source_of(session, kind, config, context)?;
+        let source = self.source_of(session, home, kind, config, context)?;
         let gate = self.policies.sandboxes().clone();
         let admitted = Arc::new(AdmittedSource::new(source, gate, session.tenant.clone()));
         Ok(Arc::new(MeteredSource::new(admitted, self.meters.clone(), session.tenant.clone())))
@@ -153,6 +146,7 @@ impl Sandboxes {
     fn source_of(
         &self,
         session: &SessionKey,
+        home: &Arc<TenantHome>,
         kind: &Kind<'_>,
         config: &Config,
         context: SessionContext,
@@ -172,10 +166,11 @@ impl Sandboxes {
                 let floor = execution.floor;
                 let source = factory.source(session, execution).map_err(refused)?;
                 source.isolation().demand(&floor).map_err(refused)?;
-                return Ok(Arc::new(Demanding { source, floor, _folders: context.into_folders() }));
+                let folders = (context.into_folders(), Arc::clone(home));
+                return Ok(Arc::new(Demanding { source, floor, _folders: folders }));
             }
             Kind::Own(Own::Connector(connector)) => Arc::clone(connector),
-            Kind::Built(kind) => self.built(&session.tenant, *kind, config, &context)?,
+            Kind::Built(kind) => self.built(home, *kind, config)?,
         };
         let pool = match kind {
             Kind::Built(kind) => self.pools.of(*kind).cloned(),
@@ -183,7 +178,7 @@ impl Sandboxes {
         };
         let source = ConnectorSource::new(connector, execution.clone()).map_err(refused)?;
         let data = context.data().clone();
-        let source = source.holding(Arc::new(context.into_folders()));
+        let source = source.holding(Arc::new((context.into_folders(), Arc::clone(home))));
         Ok(match pool {
             Some(pool) => Arc::new(PooledSource::new(pool, source, session.tenant.clone(), execution, data)),
             None => Arc::new(source),
@@ -193,19 +188,17 @@ impl Sandboxes {
     /// The connector of a tenant: its folders lie in the tenant's data folder.
     fn built(
         &self,
-        tenant: &TenantId,
+        home: &TenantHome,
         kind: ExecutorKind,
         config: &Config,
-        context: &SessionContext,
     ) -> Result<Arc<dyn Connector>, RuntimeError> {
-        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (tenant.clone(), kind.as_str());
-        if let Some(known) = connectors.get(&key) {
-            return Ok(Arc::clone(known));
-        }
-        let made = connector(config, kind, context.data()).map_err(RuntimeError::Sandbox)?;
-        connectors.insert(key, Arc::clone(&made));
-        Ok(made)
+        home.connector(kind, |data| match kind {
+            ExecutorKind::Jail => {
+                let jail = self.jail.get_or_init(|| Jail::new(config.handed_on().clone()));
+                Ok(Arc::new(jail.apart(data.clone())))
+            }
+            kind => connector(config, kind, data).map_err(RuntimeError::Sandbox),
+        })
     }
 }
 
@@ -215,7 +208,7 @@ struct Demanding {
     source: Arc<dyn ExecutorSource>,
     floor: Isolation,
     /// What the folders belong to that the source was told of.
-    _folders: SessionFolders,
+    _folders: (SessionFolders, Arc<TenantHome>),
 }
 
 impl ExecutorSource for Demanding {

@@ -168,7 +168,7 @@ fn words(step: u32) -> &'static str {
 }
 
 /// Has a command run that it is asked for, and is done.
-fn model() -> impl Model {
+pub(crate) fn model() -> impl Model {
     model_fn(|request: Request| async move {
         let words = request.messages.last().map(|message| message.text()).unwrap_or_default();
         let (content, stop_reason) = match words.strip_prefix("$ ") {

@@ -5,14 +5,19 @@
 
 #[expect(dead_code, reason = "the benchmark prints more of it")]
 mod course;
+mod tenants;
 
 use crate::course::Site;
+
+/// Each measures the process, and so has it for itself.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Resident memory that may come and go with the allocator's habits, in KiB.
 const SLACK: u64 = 8 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_turns_and_many_sessions_leave_nothing_behind() {
+    let _alone = ALONE.lock().await;
     let site = Site::open().await.unwrap();
     let (begun, ended) = site.turns(300).await.unwrap().ends();
     assert!(ended.files <= begun.files, "{begun:?} {ended:?}");

@@ -127,7 +127,7 @@ pub struct Health {
     pub journal_is_open: bool,
     /// Whether turns begin.
     pub turns: Turns,
-    /// How many tenants have a supervisor.
+    /// How many tenants have a supervisor: those of which sessions are live or held by somebody, or were not long ago.
     pub tenants: usize,
     /// How many sessions are live.
     pub live_sessions: usize,

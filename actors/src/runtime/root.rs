@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::RuntimeError;
 use super::index::Index;
 use super::options::{Health, RuntimeOptions, SessionSpec, Turns};
-use super::tenants::Tenants;
+use super::tenants::{Idle, Tenants};
 use crate::janitor::{Janitor, janitor};
 use crate::journal::{CallFailure, JournalAccess, journal_actor};
 use crate::metrics::Meter;
@@ -62,7 +62,9 @@ impl Runtime {
         let (tenants_spec, partitions) =
             Partitions::spec(ChildId::new("tenants")?, options.partitions, Tenants::partition)?;
         let (tenants_spec, _) = tenants_spec.build();
-        let (janitor_spec, janitor) = janitor(options.chores)?;
+        let tenants = Tenants::new(partitions, options.sessions_per_tenant);
+        let chores = options.chores.into_iter().chain([Idle::of(&tenants)]);
+        let (janitor_spec, janitor) = janitor(chores.collect())?;
         let (pools_spec, pools_supervisor) =
             SupervisorSpec::dynamic(ChildId::new("pools")?).domain(Domain::EachChild).build();
         // The journal is opened anew for as long as it takes: without it, sessions only wait.
@@ -88,7 +90,6 @@ impl Runtime {
             draining: CancellationToken::new(),
             tenancy,
         };
-        let tenants = Tenants::new(partitions, options.sessions_per_tenant);
         Ok(Self {
             inner: Arc::new(Inner { root, setting, registry, index: Arc::default(), tenants, janitor }),
         })

@@ -1,18 +1,22 @@
 //! The tenants' supervisors: one dynamic supervisor for each, in a few partitions.
 //!
-//! A tenant's supervisor is started with the tenant's first session and stays. Its sessions are temporary children: one that
-//! gives up is forgotten there, and costs its siblings nothing.
+//! A tenant's supervisor is started for a session of the tenant, and stays while a session lives, or somebody has one; then it is ended
+//! by a chore ([`Idle`]), as an idle tenant should cost nothing. Its sessions are temporary children: one that gives up is forgotten
+//! there, and costs its siblings nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use conjure_base::{Deadline, TenantId};
 use dashmap::DashMap;
+use futures_util::future::BoxFuture;
 use tokio::sync::OwnedMutexGuard;
 
 use super::error::RuntimeError;
 use super::locks::TenantLocks;
+use crate::janitor::Chore;
 use crate::supervision::{
-    ChildId, Counts, Domain, Dynamic, GivenUp, Partitions, RequestError, StartError, Supervisor,
+    ChildId, Counts, Domain, Dynamic, Failure, GivenUp, Partitions, RequestError, StartError, Supervisor,
     SupervisorSpec,
 };
 
@@ -21,7 +25,8 @@ use crate::supervision::{
 pub(crate) struct Tenants {
     partitions: Partitions,
     capacity: usize,
-    known: DashMap<TenantId, Supervisor>,
+    /// Whoever starts something below one of them shares it: while somebody does, it is not idle.
+    known: DashMap<TenantId, Arc<Supervisor>>,
     /// One caller at a time has a tenant's supervisor started or ended.
     changing: TenantLocks,
 }
@@ -36,8 +41,8 @@ impl Tenants {
         SupervisorSpec::dynamic(id).domain(Domain::EachChild)
     }
 
-    pub(crate) fn known(&self, tenant: &TenantId) -> Option<Supervisor> {
-        self.known.get(tenant).map(|known| known.clone())
+    pub(crate) fn known(&self, tenant: &TenantId) -> Option<Arc<Supervisor>> {
+        self.known.get(tenant).map(|known| Arc::clone(&known))
     }
 
     /// The tenant's supervisor.
@@ -45,7 +50,7 @@ impl Tenants {
         &self,
         tenant: &TenantId,
         deadline: Deadline,
-    ) -> Result<Supervisor, RuntimeError> {
+    ) -> Result<Arc<Supervisor>, RuntimeError> {
         if let Some(known) = self.known(tenant) {
             return Ok(known);
         }
@@ -67,8 +72,29 @@ impl Tenants {
             Err(StartError::AlreadyStarted(child)) => child.supervisor().unwrap_or(supervisor),
             Err(error) => return Err(RuntimeError::Tenant(error)),
         };
-        self.known.insert(tenant.clone(), supervisor.clone());
+        let supervisor = Arc::new(supervisor);
+        self.known.insert(tenant.clone(), Arc::clone(&supervisor));
         Ok(supervisor)
+    }
+
+    /// Ends the supervisors that nobody uses; those that somebody may want just now, too: they are started anew. How many.
+    async fn end_idle(&self, deadline: Deadline) -> Result<u64, RuntimeError> {
+        let idle = self.known.iter().filter(|known| is_idle(known.key(), known.value()));
+        let idle: Vec<TenantId> = idle.map(|known| known.key().clone()).collect();
+        let mut ended = 0;
+        for tenant in idle {
+            // Whoever does not find it any more has it started behind this, and not before.
+            let _one = self.lock(&tenant, deadline).await?;
+            if self.known.remove_if(&tenant, is_idle).is_some() {
+                let id = ChildId::new(tenant.as_str())?;
+                match self.partitions.terminate_child(&id, deadline).await {
+                    Ok(()) | Err(RequestError::NotFound(_)) => ended += 1,
+                    // It runs on, and is found by whoever wants one started.
+                    Err(error) => return Err(RuntimeError::Tenant(StartError::Request(error))),
+                }
+            }
+        }
+        Ok(ended)
     }
 
     /// Ends the tenant's supervisor with all its sessions, in order, and forgets it.
@@ -99,5 +125,37 @@ impl Tenants {
 
     pub(crate) fn count(&self) -> usize {
         self.partitions.count().all
+    }
+}
+
+/// Whether only the map has it: others have got it while its entry was locked, or not at all.
+fn is_idle(_: &TenantId, supervisor: &Arc<Supervisor>) -> bool {
+    Arc::strong_count(supervisor) == 1 && supervisor.count().all == 0
+}
+
+/// Ends the supervisors of tenants of which no session lives here, and nobody has one.
+pub(crate) struct Idle(Weak<Tenants>);
+
+impl Idle {
+    pub(crate) fn of(tenants: &Arc<Tenants>) -> Arc<dyn Chore> {
+        Arc::new(Self(Arc::downgrade(tenants)))
+    }
+}
+
+impl Chore for Idle {
+    fn name(&self) -> &'static str {
+        "idle-tenants"
+    }
+
+    fn every(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// How many supervisors were ended.
+    fn run(&self, deadline: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
+        Box::pin(async move {
+            let Some(tenants) = self.0.upgrade() else { return Ok(0) };
+            Ok(tenants.end_idle(deadline).await?)
+        })
     }
 }

@@ -38,8 +38,8 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     /// The account of the session's tenant.
     pub(crate) account: Arc<Account>,
-    /// The dynamic supervisor that the session is started under.
-    parent: Supervisor,
+    /// The dynamic supervisor that the session is started under: it stays for as long as it is shared.
+    parent: Arc<Supervisor>,
     /// Held by every handle: whether anybody is attached.
     pub(crate) attached: Arc<()>,
     address: Mutex<Option<Address<Mail>>>,
@@ -101,13 +101,13 @@ struct Health {
 
 impl Shared {
     pub(crate) fn new(key: SessionKey, setting: Setting, parent: Supervisor) -> Arc<Self> {
-        Self::forgotten_by(key, setting, parent, Box::new(|| {}))
+        Self::forgotten_by(key, setting, Arc::new(parent), Box::new(|| {}))
     }
 
     pub(crate) fn forgotten_by(
         key: SessionKey,
         setting: Setting,
-        parent: Supervisor,
+        parent: Arc<Supervisor>,
         forget: Forget,
     ) -> Arc<Self> {
         let (entries, bytes) = setting.options.ring;

@@ -17,7 +17,7 @@ use super::budget::{Allowance, Amount, Good, Period};
 use super::calendar::counter;
 use super::purse::{Purse, Why};
 use super::quota::{Quota, QuotaExceeded};
-use super::tenancy::{Spent, Standing};
+use super::tenancy::{Entry, Spent, Standing};
 use super::terms::Terms;
 use crate::journal::{CallFailure, JournalAccess};
 
@@ -26,7 +26,7 @@ const RETURNED_WITHIN: Duration = Duration::from_secs(600);
 
 /// The account of a tenant, in this process.
 pub(crate) struct Account {
-    tenant: TenantId,
+    entry: Entry,
     journal: JournalAccess,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -64,13 +64,17 @@ pub(crate) enum NotReserved {
 
 impl Account {
     pub(super) fn new(
-        tenant: TenantId,
+        entry: Entry,
         terms: Arc<Terms>,
         journal: JournalAccess,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let state = Mutex::new(State { terms, live: HashMap::new(), purse: Purse::default() });
-        Self { tenant, journal, clock, state, recording: Arc::default(), changed: watch::Sender::new(0) }
+        Self { entry, journal, clock, state, recording: Arc::default(), changed: watch::Sender::new(0) }
+    }
+
+    const fn tenant(&self) -> &TenantId {
+        self.entry.tenant()
     }
 
     pub(crate) fn terms(&self) -> Arc<Terms> {
@@ -92,7 +96,7 @@ impl Account {
         let (limit, count) = (state.terms.live_sessions, state.live.len() as u64);
         if !state.live.contains_key(&session) && count >= limit {
             let current = count.saturating_add(1);
-            return Err(QuotaExceeded::new(self.tenant.clone(), Quota::LiveSessions, limit, current));
+            return Err(QuotaExceeded::new(self.tenant().clone(), Quota::LiveSessions, limit, current));
         }
         *state.live.entry(session).or_default() += 1;
         drop(state);
@@ -157,7 +161,7 @@ impl Account {
                 Why::Spent => {
                     let (good, period, most) = short.allowance.parts();
                     let quota = Quota::of(good, period);
-                    let exceeded = QuotaExceeded::new(self.tenant.clone(), quota, most, short.alone);
+                    let exceeded = QuotaExceeded::new(self.tenant().clone(), quota, most, short.alone);
                     return Err(NotReserved::Exceeded(exceeded));
                 }
                 Why::Reserved => {
@@ -179,7 +183,7 @@ impl Account {
             counter(good, period, at)
         });
         let names = names.collect();
-        self.journal.call(|journal| journal.counters(&self.tenant, names)).await
+        self.journal.call(|journal| journal.counters(self.tenant(), names)).await
     }
 
     /// What the events of a session are charged with: what their answers and their summaries used.
@@ -234,7 +238,7 @@ impl Account {
             .map(|period| [Allowance::Tokens { period, most: 0 }, Allowance::Cost { period, most: 0 }])
             .concat();
         let counts = self.spent(&all, self.clock.timestamp()).await?;
-        let recorded = self.journal.call(|journal| journal.session_count(&self.tenant)).await?;
+        let recorded = self.journal.call(|journal| journal.session_count(self.tenant())).await?;
         let most = |allowance: &Allowance| {
             let (good, period, _) = allowance.parts();
             let of = |other: &&Allowance| {
@@ -325,6 +329,6 @@ impl fmt::Debug for Holder {
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account").field("tenant", &self.tenant).finish_non_exhaustive()
+        f.debug_struct("Account").field("tenant", self.tenant()).finish_non_exhaustive()
     }
 }

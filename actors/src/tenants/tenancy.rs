@@ -1,10 +1,11 @@
 //! The accounts of all tenants, and what each may have.
 //!
-//! State: in memory. The host says anew after a start what tenants may have.
+//! State: in memory. The host says anew after a start what tenants may have. An account is there while somebody has a session of its
+//! tenant, or asks how it stands: nothing is live or reserved otherwise, and what was spent is in the journal.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use conjure_base::{Clock, TenantId};
 use tokio::sync::OwnedMutexGuard;
@@ -32,7 +33,19 @@ struct State {
     /// What a tenant may have of which nothing was said.
     standard: Arc<Terms>,
     own: BTreeMap<TenantId, Arc<Terms>>,
-    accounts: BTreeMap<TenantId, Arc<Account>>,
+    accounts: BTreeMap<TenantId, Weak<Account>>,
+}
+
+/// The right to record one more session, while the account is the one that all others wait at.
+pub(crate) struct Recording {
+    _turn: OwnedMutexGuard<()>,
+    _account: Arc<Account>,
+}
+
+/// Where an account is found: it is no more when the account is gone.
+pub(super) struct Entry {
+    tenancy: Weak<Inner>,
+    tenant: TenantId,
 }
 
 /// How a tenant stands.
@@ -77,11 +90,14 @@ impl Tenancy {
         let mut state = self.inner.lock();
         state.standard = Arc::new(terms);
         let State { standard, own, accounts } = &*state;
-        for (tenant, account) in accounts {
-            if !own.contains_key(tenant) {
-                account.set_terms(Arc::clone(standard));
-            }
+        let others = accounts.iter().filter(|(tenant, _)| !own.contains_key(tenant));
+        let others: Vec<_> = others.filter_map(|(_, account)| account.upgrade()).collect();
+        for account in &others {
+            account.set_terms(Arc::clone(standard));
         }
+        drop(state);
+        // The last of an account takes it out of the state.
+        drop(others);
     }
 
     /// What the tenant may have, from now on; `None`: what every tenant may. Nothing is taken from sessions that are live, and
@@ -99,9 +115,12 @@ impl Tenancy {
                 Arc::clone(&state.standard)
             }
         };
-        if let Some(account) = state.accounts.get(tenant) {
+        let account = state.accounts.get(tenant).and_then(Weak::upgrade);
+        if let Some(account) = &account {
             account.set_terms(terms);
         }
+        drop(state);
+        drop(account);
     }
 
     /// What the tenant may have.
@@ -121,40 +140,38 @@ impl Tenancy {
 
     /// The tenant has no sessions any more: what is known of it here is forgotten, but for what it may have.
     pub fn forget(&self, tenant: &TenantId) {
-        let account = self.inner.lock().accounts.remove(tenant);
-        drop(account);
+        self.inner.lock().accounts.remove(tenant);
     }
 
     pub(crate) fn account(&self, tenant: &TenantId) -> Arc<Account> {
         let mut state = self.inner.lock();
-        if let Some(known) = state.accounts.get(tenant) {
-            return Arc::clone(known);
+        if let Some(known) = state.accounts.get(tenant).and_then(Weak::upgrade) {
+            return known;
         }
         let terms = Arc::clone(state.own.get(tenant).unwrap_or(&state.standard));
         let (journal, clock) = (self.inner.journal.clone(), Arc::clone(&self.inner.clock));
-        let account = Arc::new(Account::new(tenant.clone(), terms, journal, clock));
-        state.accounts.insert(tenant.clone(), Arc::clone(&account));
+        let entry = Entry { tenancy: Arc::downgrade(&self.inner), tenant: tenant.clone() };
+        let account = Arc::new(Account::new(entry, terms, journal, clock));
+        state.accounts.insert(tenant.clone(), Arc::downgrade(&account));
         account
     }
 
     /// The right to record one more session of the tenant. Within this process sessions are recorded one after the other where
     /// they are counted; each further process may record one more at the same moment.
-    pub(crate) async fn record_one(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<Option<OwnedMutexGuard<()>>, RuntimeError> {
+    pub(crate) async fn record_one(&self, tenant: &TenantId) -> Result<Option<Recording>, RuntimeError> {
         let limit = self.terms(tenant).recorded_sessions;
         if limit == u64::MAX {
             return Ok(None);
         }
-        let turn = Arc::clone(self.account(tenant).recording()).lock_owned().await;
+        let account = self.account(tenant);
+        let turn = Arc::clone(account.recording()).lock_owned().await;
         let count = self.inner.journal.call(|journal| journal.session_count(tenant)).await.map_err(failed)?;
         if count >= limit {
             let current = count.saturating_add(1);
             let exceeded = QuotaExceeded::new(tenant.clone(), Quota::RecordedSessions, limit, current);
             return Err(SessionError::Quota(exceeded).into());
         }
-        Ok(Some(turn))
+        Ok(Some(Recording { _turn: turn, _account: account }))
     }
 }
 
@@ -169,6 +186,23 @@ impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change of the state is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    pub(super) const fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(tenancy) = self.tenancy.upgrade() else { return };
+        let mut state = tenancy.lock();
+        // Another account may have taken its place.
+        if state.accounts.get(&self.tenant).is_some_and(|account| account.strong_count() == 0) {
+            state.accounts.remove(&self.tenant);
+        }
     }
 }
 

@@ -79,8 +79,8 @@ async fn each_is_done_in_its_time_and_one_that_fails_panics_or_hangs_is_told_and
     pass(HOUR * 9 / 8 + SECOND * 70).await;
     assert_eq!(all.map(|chore| chore.runs()), [1; 4]);
     let told = || {
-        let chores = runtime.janitor().chores();
-        chores.into_iter().map(|chore| (chore.name, chore.runs, chore.failures, chore.last.unwrap().outcome))
+        let chores = runtime.janitor().chores().into_iter().filter(|chore| chore.name != "idle-tenants");
+        chores.map(|chore| (chore.name, chore.runs, chore.failures, chore.last.unwrap().outcome))
     };
     let expected = [
         ("well", 1, 0, Ok(3)),
@@ -127,7 +127,7 @@ async fn who_asks_for_one_has_it_done_from_its_beginning_and_never_two_at_a_time
     assert_eq!(slow.runs(), 2);
 
     let unknown = janitor.run("tidy", within()).await.unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no chore `tidy`; there are: slow");
+    assert_eq!(unknown.to_string(), "there is no chore `tidy`; there are: slow, idle-tenants");
     let late = janitor.run("slow", SystemClock.deadline(SECOND)).await.unwrap_err();
     assert!(matches!(late, ChoreError::Call(_)), "{late}");
     runtime.shutdown(soon()).await.unwrap();

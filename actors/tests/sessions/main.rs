@@ -15,6 +15,8 @@ mod failing;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
+mod idle_tenants;
+#[cfg(test)]
 mod keeping;
 #[cfg(test)]
 mod leaving;

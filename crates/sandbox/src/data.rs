@@ -68,9 +68,18 @@ impl DataFolder {
     /// `Unavailable` when it cannot be used: it belongs to somebody else, others may write into it, or it cannot be made;
     /// `NoSpace` when the disk is full.
     pub fn open(path: &Path) -> Result<Self, SandboxError> {
-        let data = Self::at(path, StoreOptions::default(), None)?;
+        let data = Self::open_untidied(path)?;
         data.tidy();
         Ok(data)
+    }
+
+    /// The same, and nothing is removed: for who has opened it before, or does [`DataFolder::tidy`] in a time of its own. Blocks for a
+    /// moment.
+    ///
+    /// # Errors
+    /// As for [`DataFolder::open`].
+    pub fn open_untidied(path: &Path) -> Result<Self, SandboxError> {
+        Self::at(path, StoreOptions::default(), None)
     }
 
     /// A new one in the system's temporary folder, which goes with its last user. Blocks.

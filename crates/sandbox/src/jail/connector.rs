@@ -108,6 +108,15 @@ impl Jail {
         self
     }
 
+    /// Makes jails for somebody else, with this data folder. What was found on the machine is not looked for again; neither has a part in
+    /// the other's data, nor in what looks up names for the other's commands.
+    #[must_use]
+    pub fn apart(&self, data: DataFolder) -> Self {
+        let machine =
+            Machine { egress: Egress::new(Policy::None), data: Some(data), ..Machine::clone(&self.machine) };
+        Self { machine: Arc::new(machine) }
+    }
+
     /// Where control groups can be made, and why not where they cannot.
     #[must_use]
     pub fn cgroups(&self) -> &Cgroups {
