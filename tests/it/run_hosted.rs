@@ -88,3 +88,16 @@ fn a_session_goes_on_with_another_prompt() {
     assert!(finished.stderr.contains("the model's service runs xlsx, pptx"), "{}", finished.stderr);
     assert!(!finished.stderr.contains("working in"), "nothing works here: {}", finished.stderr);
 }
+
+#[test]
+fn the_newest_of_the_files_of_one_name_is_copied() {
+    let made = |content: &str| HostedRun::new("python make.py").with_file("table.xlsx", content.to_owned());
+    let versions = (0..3).map(|version| made(&version.to_string()).paused().into());
+    let bed = Bed::start(versions.chain([made("corrected").saying("Made it.").into()]).collect());
+    let out = bed.temp.path().join("out");
+    let finished = bed.run(&["--out"]).arg(&out).arg("Make a table.").finish().code(0);
+    assert_eq!(std::fs::read_to_string(out.join("table.xlsx")).unwrap(), "corrected");
+    let left = finished.stderr.matches("an older `table.xlsx` is not copied").count();
+    assert_eq!(left, 3, "{}", finished.stderr);
+    assert!(!finished.stderr.contains("not overwritten"), "{}", finished.stderr);
+}

@@ -8,6 +8,7 @@ mod chronicle;
 mod ending;
 mod input;
 mod kept;
+mod made;
 mod out;
 mod prepare;
 mod produced;

@@ -5,13 +5,14 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use conjure::{Session, SessionFile};
+use conjure::{FileSource, Session, SessionFile};
 use futures_util::StreamExt as _;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::cli::failure::Failure;
+use crate::cli::run::made;
 use crate::cli::run::produced::size;
 use crate::cli::terminal::{Style, Terminal, printable};
 
@@ -23,17 +24,11 @@ pub(super) fn folder(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Copies what the session produced.
-pub(super) async fn save(session: &Session, out: &Path, terminal: &Terminal) {
-    let files = match session.files().await {
-        Ok(files) => files,
-        Err(error) => {
-            terminal.warning(&format!("what was produced is not known: {}", printable(&error.to_string())));
-            return;
-        }
-    };
+/// Copies what the session produced; of files of one name, the newest.
+pub(super) async fn save(session: &Session, files: &[SessionFile], out: &Path, terminal: &Terminal) {
+    let (newest, older) = made::newest(files);
     let mut saved = Vec::new();
-    for file in &files {
+    for file in newest {
         let name = printable(&file.name);
         match copy(session, file, out).await {
             Ok(bytes) => saved.push((bytes, name)),
@@ -48,6 +43,18 @@ pub(super) async fn save(session: &Session, out: &Path, terminal: &Terminal) {
     }
     for (bytes, name) in saved {
         terminal.note(&format!("  {:>9}  {name}", size(bytes)));
+    }
+    for file in older {
+        let (name, id) = (printable(&file.name), printable(&file.id));
+        terminal.note(&format!("an older `{name}` is not copied: `{id}` ({})", place(file.source)));
+    }
+}
+
+/// Where a file lies, for people.
+const fn place(source: FileSource) -> &'static str {
+    match source {
+        FileSource::Hosted => "with the model's service",
+        _ => "in the workspace",
     }
 }
 

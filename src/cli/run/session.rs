@@ -2,7 +2,7 @@
 //!
 //! What is produced, used and said is told here at the end, in one order for `conjure run` and `conjure sessions resume`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,13 +18,14 @@ use crate::cli::failure::Failure;
 use crate::cli::host::{Host, Keeping};
 use crate::cli::run::chronicle::{Chronicle, End};
 use crate::cli::run::ending::{Ending, nobody_decides};
+use crate::cli::run::made;
 use crate::cli::run::out;
 use crate::cli::run::produced;
 use crate::cli::run::progress::{Show, watch};
 use crate::cli::run::talk::{Say, Talk, Talked};
 use crate::cli::run::used::{self, Tariff};
 use crate::cli::signals::Signals;
-use crate::cli::terminal::{Style, Terminal};
+use crate::cli::terminal::{Style, Terminal, printable};
 
 /// So long a reader may take after a signal; without one it may take its time.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
@@ -178,7 +179,7 @@ impl Opened {
         }
         if let Some(out) = out.filter(|_| !is_left_alone) {
             tokio::select! {
-                () = out::save(&session, &out, terminal) => {}
+                () = copy(&host, &session, &out, terminal) => {}
                 _ = signals.next() => terminal.warning("what the run produced was not copied whole"),
             }
         }
@@ -246,6 +247,16 @@ async fn fetch(session: &Session, terminal: &Terminal) {
     // Without one, nothing was produced.
     if let Ok(executor) = session.executor().await {
         produced::fetch(&*executor, terminal).await;
+    }
+}
+
+/// Copies what was produced to the user's folder.
+async fn copy(host: &Host, session: &Session, out: &Path, terminal: &Terminal) {
+    match made::files(host, session).await {
+        Ok(files) => out::save(session, &files, out, terminal).await,
+        Err(failure) => {
+            terminal.warning(&format!("what was produced is not known: {}", printable(&failure.message)));
+        }
     }
 }
 
