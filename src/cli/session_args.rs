@@ -165,6 +165,10 @@ pub(crate) struct GoingArgs {
     /// Write a script of what the model says now, which `--script` can play again.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+    /// A folder that gets copies of the files that the session has produced by then. What is there already is not
+    /// overwritten.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
 }

@@ -101,3 +101,26 @@ fn the_newest_of_the_files_of_one_name_is_copied() {
     assert_eq!(left, 3, "{}", finished.stderr);
     assert!(!finished.stderr.contains("not overwritten"), "{}", finished.stderr);
 }
+
+#[test]
+fn what_the_service_keeps_is_listed() {
+    let made = |name: &str, text: &str| HostedRun::new("make").with_file(name, "cells").saying(text).into();
+    let bed = Bed::start(vec![made("table.xlsx", "Made it."), made("quarters.xlsx", "That, too.")]);
+    let finished = bed.run(&["Make a table."]).finish().code(0);
+    let (table, quarters) = ("       5 B  table.xlsx  file_", "       5 B  quarters.xlsx  file_");
+    assert!(finished.stderr.contains(table), "{}", finished.stderr);
+    assert!(finished.stderr.contains("`--out DIR` copies them"), "{}", finished.stderr);
+    let (id, out) = (bed.session(), bed.temp.path().join("out"));
+    let resumed = bed.conjure(&["sessions", "resume", &id, "And by quarter?", "--out"]).arg(&out);
+    let resumed = resumed.finish().code(0);
+    assert!(resumed.stderr.contains(quarters), "{}", resumed.stderr);
+    assert!(!resumed.stderr.contains(table), "it was there before: {}", resumed.stderr);
+    assert!(!resumed.stderr.contains("`--out DIR`"), "{}", resumed.stderr);
+    // Both are copied: what was made before could be had in no other way.
+    for name in ["table.xlsx", "quarters.xlsx"] {
+        assert_eq!(std::fs::read_to_string(out.join(name)).unwrap(), "cells");
+    }
+    let shown = bed.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
+    assert!(shown.find(table).unwrap() < shown.find(quarters).unwrap(), "{shown}");
+    assert!(shown.contains("hosted     xlsx latest"), "{shown}");
+}

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use conjure::{SessionEvent, SessionEventKind, SessionFile};
+use conjure::{FileSource, SessionEvent, SessionEventKind, SessionFile};
 
 use crate::cli::failure::Failure;
 use crate::cli::host::Host;
@@ -34,9 +34,14 @@ pub(super) fn newest(files: &[SessionFile]) -> (Vec<&SessionFile>, Vec<&SessionF
     (newest, older)
 }
 
+/// The ids of the files with the model's service that these events tell of.
+pub(crate) fn of_service<'e>(events: impl IntoIterator<Item = &'e SessionEvent>) -> HashSet<String> {
+    told(events).filter(|file| file.source == FileSource::Hosted).map(|file| file.id.clone()).collect()
+}
+
 /// The files that these events tell of.
-fn told(events: &[SessionEvent]) -> impl Iterator<Item = &SessionFile> {
-    events.iter().flat_map(|event| match &event.kind {
+fn told<'e>(events: impl IntoIterator<Item = &'e SessionEvent>) -> impl Iterator<Item = &'e SessionFile> {
+    events.into_iter().flat_map(|event| match &event.kind {
         SessionEventKind::SessionFilesProduced { files, .. } => files.as_slice(),
         _ => &[],
     })

@@ -33,10 +33,12 @@ pub(crate) use chronicle::Chronicle;
 pub(crate) use ending::{nobody_decides, out_of_time};
 pub(crate) use input::{message, prompt, standard_input};
 pub(crate) use kept::settings;
-pub(crate) use prepare::{add_files, blocking, no_workspace, recorded, redactor, tell_hosted, variables};
-pub(crate) use produced::size;
+pub(crate) use made::{of_service, put_in_order};
+pub(crate) use out::folder as out_folder;
+pub(crate) use prepare::{add_files, blocking, no_workspace, recorded, redactor, variables};
+pub(crate) use produced::{hosted as hosted_line, size};
 pub(crate) use progress::{Show, names};
-pub(crate) use session::{Manner, Opened, Voice, Whose, announce, no_sandbox};
+pub(crate) use session::{Hosted, Manner, Opened, Voice, Whose, announce, no_sandbox};
 pub(crate) use talk::Say;
 pub(crate) use words::{SCRIPT, Source, Words, noted, words};
 

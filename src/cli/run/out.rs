@@ -17,7 +17,7 @@ use crate::cli::run::produced::size;
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// The folder, made where it is missing. Blocks.
-pub(super) fn folder(path: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn folder(path: &Path) -> Result<PathBuf, Failure> {
     let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
     made.map_err(|error| {
         Failure::usage(format!("`--out`: the folder `{}` cannot be used: {error}", path.display()))

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    ArtifactSource, Config, ContextOptions, Environment, ExecutorKind, HostedSkill, Model, Recorder,
-    Redactor, RuntimeError, RuntimeOptions, SessionSpec, Settings, Skill, SkillInputs, Snapshot, Workspace,
+    ArtifactSource, Config, ContextOptions, Environment, ExecutorKind, Model, Recorder, Redactor,
+    RuntimeError, RuntimeOptions, SessionSpec, Settings, Skill, SkillInputs, Snapshot, Workspace,
     redactor_of_inputs,
 };
 
@@ -19,7 +19,7 @@ use crate::cli::host::{self, Host, Keeping};
 use crate::cli::run::input;
 use crate::cli::run::kept::notes;
 use crate::cli::run::out;
-use crate::cli::run::session::{Opened, Voice, Whose};
+use crate::cli::run::session::{Hosted, Opened, Voice, Whose};
 use crate::cli::run::talk::Say;
 use crate::cli::run::words::{Source, Words, words};
 use crate::cli::skills::{found, inputs};
@@ -151,12 +151,14 @@ pub(super) async fn prepare(
     let folder = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
     let whose = if args.workspace.is_some() { Whose::User } else { Whose::Session };
     let workspace = Workspace::existing(&folder)?;
-    let opened = slot.insert(Opened { host, session, workspace, whose, before: Snapshot::default(), out });
+    let hosted = Hosted { skills: args.hosted.clone(), ..Hosted::default() };
+    let opened =
+        slot.insert(Opened { host, session, workspace, whose, before: Snapshot::default(), out, hosted });
     let (files, before) = add_files(folder.clone(), args.file.clone()).await?;
     opened.before = before;
     let given = input::standard_input(terminal).await?;
     terminal.styled(Style::Dim, &words.said);
-    tell_hosted(&args.hosted, terminal);
+    opened.hosted.tell(terminal);
     let inside = match runs {
         Runs::Here => {
             opened.make_sandbox(config.executor(), terminal).await?;
@@ -188,14 +190,6 @@ impl Runs {
 /// Why no file can be copied to a session in which nothing runs here.
 pub(crate) fn no_workspace() -> Failure {
     Failure::usage("`--file`: there is no workspace to copy it to, as nothing runs here")
-}
-
-/// Says which skills the model's service runs, where it runs some.
-pub(crate) fn tell_hosted(skills: &[HostedSkill], terminal: &Terminal) {
-    if !skills.is_empty() {
-        let names: Vec<_> = skills.iter().map(|skill| printable(skill.id.as_str())).collect();
-        terminal.styled(Style::Dim, &format!("the model's service runs {}", names.join(", ")));
-    }
 }
 
 /// Finds the model and the skills. From here on secrets are redacted.

@@ -1,10 +1,11 @@
 //! The files that a run produced, told at its end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use conjure::{
-    CallOptions, Clock as _, Executor, ExpectedOutput, FoundOutputs, ProducedFiles, Sharing, SystemClock,
-    Workspace,
+    CallOptions, Clock as _, Executor, ExpectedOutput, FoundOutputs, ProducedFiles, SessionFile, Sharing,
+    SystemClock, Workspace,
 };
 
 use crate::cli::terminal::{Style, Terminal, printable};
@@ -55,6 +56,29 @@ pub(super) fn report(produced: &ProducedFiles, workspace: &Workspace, terminal: 
         terminal.warning("the workspace holds too much to be looked at whole: there may be more");
     }
     true
+}
+
+/// Lists the files that the model's service keeps, on standard error.
+pub(super) fn report_hosted(files: &[&SessionFile], out: Option<&Path>, terminal: &Terminal) {
+    if files.is_empty() {
+        return;
+    }
+    terminal.styled(Style::Plain, "produced files, with the model's service:");
+    for file in files.iter().take(MOST_LISTED) {
+        terminal.note(&format!("  {}", hosted(file)));
+    }
+    if files.len() > MOST_LISTED {
+        terminal.note(&format!("  … and {} more", files.len() - MOST_LISTED));
+    }
+    if out.is_none() {
+        terminal.note("they stay there (`--out DIR` copies them)");
+    }
+}
+
+/// A file that the model's service keeps, on one line.
+pub(crate) fn hosted(file: &SessionFile) -> String {
+    let known = file.size.map_or_else(|| "unknown".to_owned(), size);
+    format!("{known:>9}  {}  {}", printable(&file.name), printable(&file.id))
 }
 
 /// Tells which files the skills say that they make, and whether they are there.

@@ -2,13 +2,15 @@
 //!
 //! What is produced, used and said is told here at the end, in one order for `conjure run` and `conjure sessions resume`.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::{
-    CallOptions, Clock as _, Deadline, Error, ExecutorKind, Isolation, Model, Recorder, SandboxError,
-    SandboxErrorKind, Session, SessionId, Sharing, Snapshot, SystemClock, Workspace,
+    CallOptions, Clock as _, Deadline, Error, ExecutorKind, FileSource, HostedSkill, Isolation, Model,
+    Recorder, SandboxError, SandboxErrorKind, Session, SessionFile, SessionId, Sharing, Snapshot,
+    SystemClock, Workspace,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +49,33 @@ pub(crate) struct Opened {
     pub(crate) before: Snapshot,
     /// Where copies of what is produced go, where they are wanted.
     pub(crate) out: Option<PathBuf>,
+    /// What the model's service runs.
+    pub(crate) hosted: Hosted,
+}
+
+/// What the model's service runs for a session, and keeps of it.
+#[derive(Debug, Default)]
+pub(crate) struct Hosted {
+    pub(crate) skills: Vec<HostedSkill>,
+    /// The ids of the files that it kept before.
+    pub(crate) known: HashSet<String>,
+}
+
+impl Hosted {
+    /// Says which skills the service runs, where it runs some.
+    pub(crate) fn tell(&self, terminal: &Terminal) {
+        if !self.skills.is_empty() {
+            let names: Vec<String> = self.skills.iter().map(|skill| printable(&skill.id)).collect();
+            terminal.styled(Style::Dim, &format!("the model's service runs {}", names.join(", ")));
+        }
+    }
+
+    /// The files that it keeps, and did not before.
+    fn new_files<'f>(&self, files: &'f [SessionFile]) -> Vec<&'f SessionFile> {
+        let is_new =
+            |file: &&SessionFile| file.source == FileSource::Hosted && !self.known.contains(&file.id);
+        files.iter().filter(is_new).collect()
+    }
 }
 
 /// Whose the folder is that a session works in.
@@ -127,7 +156,7 @@ impl Opened {
         signals: &mut Signals,
         terminal: &Arc<Terminal>,
     ) -> Result<Exit, Failure> {
-        let Self { mut host, session, workspace, whose, before, out } = self;
+        let Self { mut host, session, workspace, whose, before, out, hosted } = self;
         let unread = CancellationToken::new();
         let (watcher, printer) = watch(Arc::clone(terminal), manner.show, unread.clone());
         let watcher = Arc::new(watcher);
@@ -177,9 +206,21 @@ impl Opened {
                 _ = signals.next() => terminal.warning("what the run produced in the sandbox was not brought here"),
             }
         }
-        if let Some(out) = out.filter(|_| !is_left_alone) {
+        let mut made = Vec::new();
+        if !is_left_alone && (out.is_some() || !hosted.skills.is_empty()) {
+            let found = tokio::select! {
+                found = made::files(&host, &session) => found,
+                _ = signals.next() => Err(Failure::internal("it was not waited for")),
+            };
+            made = found.unwrap_or_else(|failure| {
+                let reason = printable(&failure.message);
+                terminal.warning(&format!("what was produced is not known: {reason}"));
+                Vec::new()
+            });
+        }
+        if let Some(out) = &out {
             tokio::select! {
-                () = copy(&host, &session, &out, terminal) => {}
+                () = out::save(&session, &made, out, terminal) => {}
                 _ = signals.next() => terminal.warning("what the run produced was not copied whole"),
             }
         }
@@ -209,6 +250,7 @@ impl Opened {
         }
         if !is_left_alone {
             report(&mut host, session.id(), (&workspace, whose), &before, terminal).await;
+            produced::report_hosted(&hosted.new_files(&made), out.as_deref(), terminal);
             produced::compare(&expected, terminal);
         }
         if host.keeping == Keeping::Kept {
@@ -247,16 +289,6 @@ async fn fetch(session: &Session, terminal: &Terminal) {
     // Without one, nothing was produced.
     if let Ok(executor) = session.executor().await {
         produced::fetch(&*executor, terminal).await;
-    }
-}
-
-/// Copies what was produced to the user's folder.
-async fn copy(host: &Host, session: &Session, out: &Path, terminal: &Terminal) {
-    match made::files(host, session).await {
-        Ok(files) => out::save(session, &files, out, terminal).await,
-        Err(failure) => {
-            terminal.warning(&format!("what was produced is not known: {}", printable(&failure.message)));
-        }
     }
 }
 

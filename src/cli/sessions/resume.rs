@@ -1,7 +1,7 @@
 //! `conjure sessions resume` and `conjure sessions decide`: going on with what was under way, with a new prompt, or with a
 //! person's decision on a tool call that waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::{Host, configured};
 use crate::cli::run::{
-    Chronicle, Manner, Opened, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files, announce, blocking,
-    message, no_workspace, nobody_decides, noted, out_of_time, prompt, recorded, redactor, settings,
-    standard_input, tell_hosted, variables, words,
+    Chronicle, Hosted, Manner, Opened, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files, announce,
+    blocking, message, no_workspace, nobody_decides, noted, of_service, out_folder, out_of_time, prompt,
+    recorded, redactor, settings, standard_input, variables, words,
 };
 use crate::cli::session_args::GoingArgs;
 use crate::cli::sessions::find::find;
@@ -38,6 +38,8 @@ struct Found {
     events: u64,
     /// What they come to.
     chronicle: Chronicle,
+    /// The ids of the files that the model's service keeps of it.
+    known: HashSet<String>,
 }
 
 /// What is done with it.
@@ -79,7 +81,7 @@ async fn prepare(
     terminal: &Arc<Terminal>,
 ) -> Result<Prepared, Failure> {
     let going = &wanted.going;
-    let Found { id, profile, status, events, chronicle } =
+    let Found { id, profile, status, events, chronicle, known } =
         look(wanted, config, environment, terminal).await?;
     let decision = match &wanted.what {
         What::Decide(named, verdict) => {
@@ -124,6 +126,10 @@ async fn prepare(
         Failure::usage(format!("the folder that the session works in cannot be used: {error}"))
             .hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
     })?;
+    let out = match going.out.clone() {
+        Some(out) => Some(blocking(move || out_folder(&out)).await?),
+        None => None,
+    };
     let (files, text) = match &wanted.what {
         What::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
         What::GoOn | What::Decide(..) => (Vec::new(), None),
@@ -144,13 +150,14 @@ async fn prepare(
             .hint(format!("say what you want now: {} \"And by quarter?\"", host.resuming(id))));
     }
     terminal.styled(Style::Dim, &words.said);
-    let opened = Opened { host, session, workspace, whose, before, out: None };
+    let hosted = Hosted { skills: profile.hosted.clone(), known };
+    let opened = Opened { host, session, workspace, whose, before, out, hosted };
     match (kind, goes_on) {
         (Some(kind), false) => opened.make_sandbox(kind, terminal).await?,
         (Some(kind), true) => announce(kind, &opened.session.executor().await?.isolation(), terminal),
         (None, _) => {}
     }
-    tell_hosted(&profile.hosted, terminal);
+    opened.hosted.tell(terminal);
     if runs_here {
         let skills = profile.skills.len();
         let plural = if skills == 1 { "" } else { "s" };
@@ -191,12 +198,14 @@ async fn look(
             _ => SessionStatus::Idle,
         };
         let told = host.runtime.events(&host.tenant, id, 0).await?;
-        let chronicle = Chronicle::after(told.iter().filter(|event| event.seq < summary.events));
+        let before = told.iter().filter(|event| event.seq < summary.events);
+        let known = of_service(before.clone());
+        let chronicle = Chronicle::after(before);
         let decides = matches!(wanted.what, What::Decide(..)) || Person::at(terminal).is_some();
         match chronicle.waiting() {
             // Nothing needs to be started to know that nobody decides.
             [call, ..] if !decides => Err(nobody_decides(&host, id, call)),
-            _ => Ok(Found { id, profile, status, events: summary.events, chronicle }),
+            _ => Ok(Found { id, profile, status, events: summary.events, chronicle, known }),
         }
     };
     let found = found.await;

@@ -1,7 +1,8 @@
 //! `conjure sessions show`: what a session is, and what it did.
 
 use conjure::{
-    Artifact, Contents, Environment, ProducedFiles, Profile, SessionFile, SessionId, SessionSummary,
+    Artifact, Contents, Environment, FileSource, ProducedFiles, Profile, SessionFile, SessionId,
+    SessionSummary,
 };
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use crate::cli::args::{Format, Variable};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::Host;
-use crate::cli::run::size;
+use crate::cli::run::{hosted_line, put_in_order, size};
 use crate::cli::sessions::find::find;
 use crate::cli::sessions::list::{entry, short, status, when};
 use crate::cli::sessions::secrets::redact;
@@ -62,13 +63,14 @@ async fn look(host: &Host, id: SessionId, terminal: &Terminal) -> Result<Shown, 
         ProducedFiles { files: Vec::new(), complete: true }
     });
     let summary = runtime.summary(tenant, id).await?;
-    let (artifacts, produced) = runtime.belongings(tenant, id).await?;
+    let (artifacts, mut produced) = runtime.belongings(tenant, id).await?;
+    put_in_order(&mut produced, &events);
     let history = History::of(&events);
     Ok(Shown { summary, profile, history, workspace, files, artifacts, produced })
 }
 
 fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
-    let Shown { summary, profile, history, workspace, files, artifacts, .. } = shown;
+    let Shown { summary, profile, history, workspace, files, artifacts, produced } = shown;
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
     line("session", &summary.id.to_string());
@@ -97,6 +99,9 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     {
         let usage = &contents.usage;
         line("used", &format!("{} tokens in, {} out", usage.total_input(), usage.output_tokens));
+    }
+    for (place, skill) in profile.hosted.iter().enumerate() {
+        line(if place == 0 { "hosted" } else { "" }, &format!("{} {}", skill.id, skill.version));
     }
     for (place, skill) in profile.skills.iter().enumerate() {
         let digest = skill.digest.to_hex();
@@ -151,6 +156,14 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     }
     if !files.complete {
         lines.push("  … and more than can be looked at".to_owned());
+    }
+    let of_service: Vec<_> = produced.iter().filter(|file| file.source == FileSource::Hosted).collect();
+    if !of_service.is_empty() {
+        lines.push("files with the model's service:".to_owned());
+    }
+    lines.extend(of_service.iter().take(MOST_FILES).map(|file| format!("  {}", hosted_line(file))));
+    if of_service.len() > MOST_FILES {
+        lines.push(format!("  … and {} more", of_service.len() - MOST_FILES));
     }
     lines.join("\n")
 }
