@@ -17,7 +17,8 @@ use conjure_base::{Redactor, TenantId};
 use conjure_conversation::{Activation, Model, Profile, ToolDefinition};
 use conjure_journal::SessionKey;
 use conjure_prompt::{
-    PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillTool, ToolOptions, tool_definitions,
+    ArtifactPrompt, ContainerFiles, PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillTool,
+    ToolOptions, tool_definitions,
 };
 use conjure_sandbox::{Executor, PrivateWorkspace};
 use conjure_skill::{Inputs, Skill};
@@ -471,7 +472,10 @@ impl Outfit for Outfitter {
             let prompting = PromptOptions {
                 activation: fitting.profile.activation,
                 delivery: fitting.profile.delivery,
-                artifacts: references.as_ref().map(|references| references.prompt(layout.as_ref())),
+                artifacts: references.as_ref().map(|references| ArtifactPrompt {
+                    container: if hosted.is_some() { ContainerFiles::Uploaded } else { ContainerFiles::None },
+                    ..references.prompt(layout.as_ref())
+                }),
                 ..source.as_ref().map(|source| prompt_options(source.layout().clone())).unwrap_or_default()
             };
             let executor: Option<Arc<dyn Executor>> = match source {

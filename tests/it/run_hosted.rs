@@ -54,6 +54,9 @@ fn a_file_goes_to_the_service_and_what_it_makes_comes_here() {
     let sent: Value = serde_json::from_slice(sent.unwrap().body()).unwrap();
     assert_eq!(sent["container"]["skills"][1]["skill_id"], "pptx");
     assert!(sent["messages"][0]["content"].to_string().contains("container_upload"), "{sent}");
+    let told = sent["system"].to_string();
+    assert!(told.contains("The container of code execution has a copy of a user artifact"), "{told}");
+    assert!(!told.contains("URI"), "nothing takes one: {told}");
 }
 
 #[test]

@@ -32,6 +32,8 @@ const ASSETS: &str = "assets";
 pub struct ArtifactPrompt {
     /// How commands find artifacts.
     pub commands: ArtifactAccess,
+    /// Whether they are given to the containers of the model's service.
+    pub container: ContainerFiles,
     /// Whether URLs are fetched.
     pub urls: UrlReferences,
     /// The media type of an asset, by its name.
@@ -49,6 +51,16 @@ pub enum ArtifactAccess {
     Folder(PathBuf),
 }
 
+/// Whether the artifacts of a session are given to the containers in which the model's service runs code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ContainerFiles {
+    /// They are not.
+    #[default]
+    None,
+    /// Each is uploaded, as a file of its name.
+    Uploaded,
+}
+
 /// Whether a URL in a tool's input is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UrlReferences {
@@ -64,8 +76,8 @@ pub(crate) struct ArtifactSection {
     prompt: ArtifactPrompt,
     /// The elements of the assets; empty where there are none.
     assets: String,
-    /// The tools that take references, as the model is told.
-    takers: String,
+    /// The tools that take references, as the model is told; none where a session has no tools that run here.
+    takers: Option<String>,
 }
 
 impl ArtifactSection {
@@ -88,10 +100,9 @@ impl ArtifactSection {
         let mut xml = XmlWriter::default();
         xml.element("artifacts", |xml| {
             xml.element("artifacts_description", |xml| {
-                xml.fragment(
-                    "Artifacts are files and data available for this conversation.\n\
-                     Reference them using their URI in tool calls.",
-                );
+                let told = "Artifacts are files and data available for this conversation.";
+                let how = "\nReference them using their URI in tool calls.";
+                xml.fragment(&if self.takers.is_some() { format!("{told}{how}") } else { told.to_owned() });
             });
             if !artifacts.is_empty() {
                 xml.element("user_artifacts", |xml| xml.fragment(&self.named(artifacts)));
@@ -110,11 +121,13 @@ impl ArtifactSection {
             let size = artifact.size().map_or_else(|| "unknown".to_owned(), human);
             let _ = write!(
                 text,
-                r#"<artifact name="{}" type="{}" size="{size}" uri="file://{}""#,
+                r#"<artifact name="{}" type="{}" size="{size}""#,
                 escape(artifact.name.as_str()),
                 escape(&shown(&artifact.content_type)),
-                encoded(artifact.name.as_str()),
             );
+            if self.takers.is_some() {
+                let _ = write!(text, r#" uri="file://{}""#, encoded(artifact.name.as_str()));
+            }
             if self.prompt.commands != ArtifactAccess::ToolsOnly {
                 let _ = write!(text, r#" variable="{}""#, escape(&artifact.variable));
             }
@@ -128,46 +141,82 @@ impl ArtifactSection {
     }
 
     fn usage(&self, artifacts: &[Arc<Artifact>]) -> String {
-        let mut text = format!(
-            "Give the URI, and nothing else, where a tool takes a path{}. Artifacts cannot be changed.\n",
-            self.takers
-        );
-        let is_there = |artifact: &&Arc<Artifact>| artifact.content.is_some();
-        if let Some(example) = artifacts.iter().find(is_there).or(artifacts.first()) {
-            let variable = escape(&example.variable);
-            let _ = match &self.prompt.commands {
-                ArtifactAccess::ToolsOnly => writeln!(text, "Commands do not find user artifacts."),
-                ArtifactAccess::Variables => writeln!(
-                    text,
-                    "Commands take no URI: they find the path of a user artifact in its variable, as in `cat \
-                     \"${variable}\"`."
-                ),
-                ArtifactAccess::Folder(folder) => writeln!(
-                    text,
-                    "Commands take no URI: they find a user artifact at {}/NAME, and that path in its variable, as in `cat \
-                     \"${variable}\"`.",
-                    escape(&folder.to_string_lossy())
-                ),
-            };
-            if artifacts.iter().any(|artifact| artifact.content.is_none()) {
-                text.push_str("One of unknown size is fetched when a tool is first given its URI");
-                text.push_str(match self.prompt.commands {
-                    ArtifactAccess::ToolsOnly => ".\n",
-                    _ => "; commands find it from then on.\n",
-                });
+        let mut text = String::new();
+        if let Some(takers) = &self.takers {
+            let _ = writeln!(
+                text,
+                "Give the URI, and nothing else, where a tool takes a path{takers}. Artifacts cannot be changed."
+            );
+            self.of_commands(artifacts, &mut text);
+        }
+        if !artifacts.is_empty() {
+            self.of_containers(artifacts, &mut text);
+        }
+        if self.takers.is_some() {
+            text.push_str("URI schemes:\n- skill://{skill}/{path} - Files of skills, assets/ and others\n");
+            text.push_str("- file://{name} - User artifacts");
+            if self.prompt.urls == UrlReferences::Fetched {
+                text.push_str("\n- https://{url} - Remote resources, fetched on access");
             }
         }
-        text.push_str("URI schemes:\n- skill://{skill}/{path} - Files of skills, assets/ and others\n");
-        text.push_str("- file://{name} - User artifacts");
-        if self.prompt.urls == UrlReferences::Fetched {
-            text.push_str("\n- https://{url} - Remote resources, fetched on access");
-        }
+        text.truncate(text.trim_end_matches('\n').len());
         text
+    }
+
+    /// How the tools that run here find artifacts.
+    fn of_commands(&self, artifacts: &[Arc<Artifact>], text: &mut String) {
+        let is_there = |artifact: &&Arc<Artifact>| artifact.content.is_some();
+        let Some(example) = artifacts.iter().find(is_there).or(artifacts.first()) else { return };
+        let variable = escape(&example.variable);
+        let _ = match &self.prompt.commands {
+            ArtifactAccess::ToolsOnly => writeln!(text, "Commands do not find user artifacts."),
+            ArtifactAccess::Variables => writeln!(
+                text,
+                "Commands take no URI: they find the path of a user artifact in its variable, as in `cat \
+                 \"${variable}\"`."
+            ),
+            ArtifactAccess::Folder(folder) => writeln!(
+                text,
+                "Commands take no URI: they find a user artifact at {}/NAME, and that path in its variable, as in `cat \
+                 \"${variable}\"`.",
+                escape(&folder.to_string_lossy())
+            ),
+        };
+        if !artifacts.iter().all(|artifact| is_there(&artifact)) {
+            text.push_str("One of unknown size is fetched when a tool is first given its URI");
+            text.push_str(match self.prompt.commands {
+                ArtifactAccess::ToolsOnly => ".\n",
+                _ => "; commands find it from then on.\n",
+            });
+        }
+    }
+
+    /// How code finds them that the model's service runs.
+    fn of_containers(&self, artifacts: &[Arc<Artifact>], text: &mut String) {
+        match (self.prompt.container, &self.takers) {
+            (ContainerFiles::Uploaded, Some(_)) => text.push_str(
+                "Code execution is elsewhere and takes no URI: its container has a copy of a user artifact, as a file of \
+                 its name.",
+            ),
+            (ContainerFiles::Uploaded, None) => text.push_str(
+                "The container of code execution has a copy of a user artifact, as a file of its name.",
+            ),
+            (ContainerFiles::None, Some(_)) => return,
+            (ContainerFiles::None, None) => text.push_str("No tool finds user artifacts."),
+        }
+        if self.prompt.container == ContainerFiles::Uploaded
+            && artifacts.iter().any(|artifact| artifact.content.is_none())
+        {
+            text.push_str(" One of unknown size is there once it was fetched.");
+        }
+        text.push('\n');
     }
 }
 
-/// Which of the tools take references, for the middle of a sentence.
-fn takers<'t>(tools: impl Iterator<Item = &'t str>) -> String {
+/// Which of the tools take references, for the middle of a sentence; none where there are no tools.
+fn takers<'t>(tools: impl Iterator<Item = &'t str>) -> Option<String> {
+    let mut tools = tools.peekable();
+    tools.peek()?;
     let mut named = Vec::new();
     for tool in tools {
         if tool == BuiltinTool::View.name() {
@@ -176,7 +225,7 @@ fn takers<'t>(tools: impl Iterator<Item = &'t str>) -> String {
             named.push(format!("in {tool} as an argument"));
         }
     }
-    if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
+    Some(if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) })
 }
 
 /// The elements of the skills' assets, few of each, without a newline at the end.

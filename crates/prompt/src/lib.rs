@@ -17,7 +17,9 @@ mod tools;
 mod xml;
 
 pub use active::MOST_FILES_NAMED;
-pub use artifacts::{ArtifactAccess, ArtifactPrompt, MOST_ARTIFACTS_NAMED, MOST_ASSETS_NAMED, UrlReferences};
+pub use artifacts::{
+    ArtifactAccess, ArtifactPrompt, ContainerFiles, MOST_ARTIFACTS_NAMED, MOST_ASSETS_NAMED, UrlReferences,
+};
 pub use compose::SkillComposer;
 pub use conjure_conversation::{Activation, Delivery};
 pub use locations::Locations;

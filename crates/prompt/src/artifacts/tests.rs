@@ -45,7 +45,12 @@ fn artifact(name: &str, size: Option<u64>) -> Artifact {
 }
 
 fn prompt(commands: ArtifactAccess) -> ArtifactPrompt {
-    ArtifactPrompt { commands, urls: UrlReferences::Fetched, media_type: |_| "text/csv".to_owned() }
+    ArtifactPrompt {
+        commands,
+        container: ContainerFiles::None,
+        urls: UrlReferences::Fetched,
+        media_type: |_| "text/csv".to_owned(),
+    }
 }
 
 fn in_folder() -> ArtifactPrompt {
@@ -85,6 +90,27 @@ fn only_what_is_true_is_told() {
     let without_artifacts = told(&skills, in_folder(), Vec::new());
     assert!(!without_artifacts.contains("ommands"), "{without_artifacts}");
     assert!(!without_artifacts.contains("user_artifacts"), "{without_artifacts}");
+}
+
+#[test]
+fn containers_of_the_service_have_artifacts_by_name() {
+    let (_folder, skills) = skills(&[]);
+    let given = || vec![artifact("sales 2024.csv", Some(1_234_567)), artifact("feed", None)];
+    let in_container = |commands| ArtifactPrompt { container: ContainerFiles::Uploaded, ..prompt(commands) };
+    let options = PromptOptions {
+        activation: Activation::Load,
+        artifacts: Some(in_container(ArtifactAccess::ToolsOnly)),
+        ..PromptOptions::default()
+    };
+    let standing = Standing::default().with_artifacts(given());
+    // Nothing runs here: there are no tools that take a reference.
+    let composer = SkillComposer::of_session("Be brief.", &skills, Vec::new(), &options);
+    insta::assert_snapshot!(composer.compose(&standing).instructions.pop().unwrap());
+    insta::assert_snapshot!(told(
+        &skills,
+        in_container(ArtifactAccess::Folder("/artifacts".into())),
+        given()
+    ));
 }
 
 fn skills_with_assets(count: usize) -> (TempDir, SessionSkills) {
@@ -185,8 +211,12 @@ fn tools_that_take_references_are_named() {
     });
     let all: Vec<ToolDefinition> = tools().into_iter().chain(of_skills).collect();
     let told = takers(all.iter().map(|tool| tool.name.as_str()));
-    assert_eq!(told, ": in view as {\"path\": \"file://name\"}, in skills_run_script as an argument");
-    assert_eq!(takers(["bash_tool"].into_iter()), "");
+    assert_eq!(
+        told.unwrap(),
+        ": in view as {\"path\": \"file://name\"}, in skills_run_script as an argument"
+    );
+    assert_eq!(takers(["bash_tool"].into_iter()).as_deref(), Some(""));
+    assert_eq!(takers(std::iter::empty()), None);
 }
 
 proptest! {

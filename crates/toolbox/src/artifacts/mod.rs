@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure_artifact::{ArtifactUri, Resolver, UrlFetch, content_type_of};
-use conjure_prompt::{ArtifactAccess, ArtifactPrompt, UrlReferences};
+use conjure_prompt::{ArtifactAccess, ArtifactPrompt, ContainerFiles, UrlReferences};
 use conjure_sandbox::{ArtifactFolder, Layout};
 
 pub(crate) use gathering::{Gathering, Refused};
@@ -45,7 +45,7 @@ impl ArtifactTools {
     }
 
     /// What is true of references in a session whose sandbox has things there; `None`: it has no sandbox. For the prompt
-    /// (`PromptOptions::artifacts`).
+    /// (`PromptOptions::artifacts`), where a host that uploads them says so.
     #[must_use]
     pub fn prompt(&self, layout: Option<&Layout>) -> ArtifactPrompt {
         ArtifactPrompt {
@@ -54,6 +54,7 @@ impl ArtifactTools {
                 Some(ArtifactFolder::At(folder)) => ArtifactAccess::Folder(folder.clone()),
                 Some(ArtifactFolder::PerSandbox) => ArtifactAccess::Variables,
             },
+            container: ContainerFiles::None,
             urls: match self.resolver.url_fetch() {
                 UrlFetch::On => UrlReferences::Fetched,
                 UrlFetch::Off => UrlReferences::Refused,
