@@ -11,7 +11,7 @@ use super::paths;
 use super::sandbox::parse_size;
 
 /// The keys of `[artifacts]`.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "enabled",
     "allowed_dirs",
     "max_file_size",
@@ -22,6 +22,7 @@ const KEYS: [&str; 11] = [
     "allowed_schemes",
     "cache_fetched_urls",
     "cache_ttl",
+    "cache_max_size",
     "session_ttl",
 ];
 
@@ -49,6 +50,8 @@ pub struct ArtifactSettings {
     pub cache_fetched_urls: Option<bool>,
     /// For how long nobody is asked again.
     pub cache_ttl: Option<Duration>,
+    /// The most bytes that are kept so for each tenant. A tenant's own quota holds beside it.
+    pub cache_max_size: Option<u64>,
     /// For how long the artifacts of a session stay that nobody uses.
     pub session_ttl: Option<Duration>,
 }
@@ -68,6 +71,7 @@ impl ArtifactSettings {
             allowed_schemes: self.allowed_schemes.or(lower.allowed_schemes),
             cache_fetched_urls: self.cache_fetched_urls.or(lower.cache_fetched_urls),
             cache_ttl: self.cache_ttl.or(lower.cache_ttl),
+            cache_max_size: self.cache_max_size.or(lower.cache_max_size),
             session_ttl: self.session_ttl.or(lower.session_ttl),
         }
     }
@@ -117,6 +121,7 @@ impl ArtifactSettings {
             blocked_hosts: self.blocked_hosts.clone().unwrap_or(defaults.blocked_hosts),
             allowed_schemes: self.allowed_schemes.clone().unwrap_or(defaults.allowed_schemes),
             cache,
+            cache_max_size: self.cache_max_size.unwrap_or(defaults.cache_max_size),
             session_ttl: self.session_ttl.or(defaults.session_ttl),
         })
     }
@@ -188,6 +193,7 @@ pub(super) fn parse(table: &Table, folder: &Path) -> Result<ArtifactSettings, St
         allowed_schemes: words("allowed_schemes")?,
         cache_fetched_urls: switch("cache_fetched_urls")?,
         cache_ttl: time("cache_ttl")?,
+        cache_max_size: size("cache_max_size")?,
         session_ttl: time("session_ttl")?,
     })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use conjure_actors::artifacts::{ArtifactParts, ContentKeeper};
 use conjure_artifact::{ArtifactOptions, Fetch, Intake, Resolver};
+use conjure_base::TenantId;
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
 
@@ -13,6 +14,7 @@ use super::error::RuntimeError;
 use super::home::TenantHome;
 use super::kept::Kept;
 use super::options::Record;
+use super::tenants::Policies;
 use crate::config::Config;
 
 /// What all sessions of a runtime have artifacts with.
@@ -20,18 +22,23 @@ use crate::config::Config;
 pub(crate) struct ArtifactDesk {
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
+    policies: Policies,
 }
 
 impl ArtifactDesk {
-    /// As the configuration says; none where sessions have no artifacts. The host may have a way out of its own.
-    pub(crate) fn of(config: &Config, own: Option<Arc<dyn Fetch>>) -> Result<Option<Self>, RuntimeError> {
+    /// As the configuration and the tenants' policies say; none where sessions have no artifacts. The host may have a way out of its own.
+    pub(crate) fn of(
+        config: &Config,
+        own: Option<Arc<dyn Fetch>>,
+        policies: Policies,
+    ) -> Result<Option<Self>, RuntimeError> {
         let Some(options) = config.artifacts() else { return Ok(None) };
         let options = Arc::new(options);
         let fetch = match own {
             Some(own) => Some(own),
             None => fetch_of(&options)?,
         };
-        Ok(Some(Self { options, fetch }))
+        Ok(Some(Self { options, fetch, policies }))
     }
 
     /// The parts of one session.
@@ -49,6 +56,8 @@ impl ArtifactDesk {
             Some(fetch) => (intake.with_fetch(Arc::clone(fetch)), resolver.with_fetch(Arc::clone(fetch))),
             None => (intake, resolver),
         };
+        let (policies, tenant) = (self.policies.clone(), key.tenant.clone());
+        let resolver = resolver.with_cache_quota(move || policies.of(&tenant).artifact_cache_bytes);
         let keeper: Arc<dyn ContentKeeper> = match record {
             Record::OnDisk => {
                 let kept = Kept::of(home.data.path(), key.session, store);
@@ -57,6 +66,18 @@ impl ArtifactDesk {
             Record::InMemory => Arc::new(()),
         };
         ArtifactParts { intake, resolver: resolver.with_skills(skills), keeper }
+    }
+
+    /// How many bytes are kept for a tenant of what URLs led to.
+    pub(crate) fn cached(&self, tenant: &TenantId) -> u64 {
+        self.fetch.as_ref().map_or(0, |fetch| fetch.kept(tenant))
+    }
+
+    /// Forgets what URLs led to for a tenant that is deleted.
+    pub(crate) fn forget(&self, tenant: &TenantId) {
+        if let Some(fetch) = &self.fetch {
+            fetch.forget(tenant);
+        }
     }
 }
 

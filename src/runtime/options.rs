@@ -179,7 +179,7 @@ impl RuntimeOptions {
 
     /// With URLs of artifacts fetched so, and not by the guarded fetch under `[artifacts]` of the configuration: by a way out of the host's
     /// own, such as a [`HttpFetch`](crate::HttpFetch) that may dial a private address. It sees to it by itself that nothing that one tenant
-    /// has fetched is another's.
+    /// has fetched is another's, and that no more is kept of it than the tenant may have ([`FetchRequest::cache_bytes`](crate::FetchRequest)).
     #[must_use]
     pub fn fetch(mut self, fetch: impl Fetch + 'static) -> Self {
         self.fetch = Some(Arc::new(fetch));

@@ -144,6 +144,11 @@ impl Outfitter {
         self.inner.sandboxes.policies()
     }
 
+    /// How many bytes are kept for a tenant of what URLs led to.
+    pub(crate) fn artifact_cache_bytes(&self, tenant: &TenantId) -> u64 {
+        self.inner.desk.as_ref().map_or(0, |desk| desk.cached(tenant))
+    }
+
     /// Which tenants are being deleted.
     pub(crate) fn gone(&self) -> &Gone {
         &self.inner.gone
@@ -193,6 +198,9 @@ impl Outfitter {
             let gone: HashMap<SessionKey, Known> = gone;
             drop(gone);
             inner.sandboxes.meters().forget(&tenant);
+            if let Some(desk) = &inner.desk {
+                desk.forget(&tenant);
+            }
             Ok(())
         })
         .await

@@ -79,7 +79,7 @@ impl Runtime {
         let of_config = || options.config.compaction().map(Into::into);
         let compaction = options.compaction.take().or_else(of_config);
         let scopes = options.config.skill_scopes(options.project.as_deref());
-        let desk = ArtifactDesk::of(&options.config, options.fetch.take())?;
+        let desk = ArtifactDesk::of(&options.config, options.fetch.take(), policies.clone())?;
         let outfitter = Outfitter::new(
             options.config,
             Arc::clone(&home),

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use conjure::{
     AddressPolicy, ArtifactErrorKind, ArtifactSettings, ArtifactSource, Egress, EgressPolicy, ExecutorKind,
-    HttpFetch, Runtime, Session, SessionError, SessionSpec, Settings, SystemClock,
+    HttpFetch, ResolvedPlace, Runtime, Session, SessionError, SessionSpec, Settings, SystemClock, TenantId,
+    TenantPolicy,
 };
 use futures_util::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -50,6 +51,19 @@ impl Web {
     fn url(&self) -> String {
         format!("http://{}/data.txt", self.address)
     }
+
+    /// Fetches as the host's configuration says, and may dial this server.
+    fn fetch(&self, host: &Host) -> HttpFetch {
+        let addresses = AddressPolicy::public_only().allow_addresses([self.address.ip().into()]);
+        let way_out = Egress::new(EgressPolicy::Full).with_addresses(addresses);
+        let options = host.config().artifacts().unwrap();
+        HttpFetch::new(options.into(), way_out, Arc::new(SystemClock)).unwrap()
+    }
+}
+
+/// What the server said at the one time and at the other.
+fn said(one: u32, other: u32) -> (String, String) {
+    (format!("answer {one}"), format!("answer {other}"))
 }
 
 /// The host permits plain HTTP, and blocks no name.
@@ -83,11 +97,7 @@ fn holds(folder: &Path, text: &str) -> bool {
 async fn two_tenants_with_the_same_names_and_the_same_url_share_nothing() {
     let web = Web::start().await;
     let host = Host::with(ExecutorKind::Local, lax());
-    let addresses = AddressPolicy::public_only().allow_addresses(["127.0.0.1".parse().unwrap()]);
-    let way_out = Egress::new(EgressPolicy::Full).with_addresses(addresses);
-    let options = host.config().artifacts().unwrap();
-    let fetch = HttpFetch::new(options.into(), way_out, Arc::new(SystemClock)).unwrap();
-    let runtime = Runtime::spawn(host.options().fetch(fetch)).await.unwrap();
+    let runtime = Runtime::spawn(host.options().fetch(web.fetch(&host))).await.unwrap();
     let of = |name: &str| SessionSpec::new(tenant(name)).artifact("api", ArtifactSource::url(web.url()));
     let (acme, other) = (runtime.open(of("acme")).await.unwrap(), runtime.open(of("other")).await.unwrap());
     assert_eq!(web.asked.load(Ordering::SeqCst), 0, "registering fetches nothing");
@@ -139,5 +149,70 @@ async fn what_can_never_be_fetched_is_told_when_it_is_registered() {
         assert_eq!(error.kind(), kind, "{url}");
     }
     session.artifacts().register("a", ArtifactSource::url("https://example.com/")).await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_tenant_keeps_as_much_of_what_it_fetched_as_it_may_by_now() {
+    let web = Web::start().await;
+    let settings = lax();
+    let artifacts = settings.artifacts.map(|lax| ArtifactSettings { cache_max_size: Some(16), ..lax });
+    let host = Host::with(ExecutorKind::Local, Settings { artifacts, ..Settings::default() });
+    let (acme, other) = (tenant("acme"), tenant("other"));
+    // Each answer has 8 bytes.
+    let options = host
+        .options()
+        .fetch(web.fetch(&host))
+        .tenant(acme.clone(), TenantPolicy::new().artifact_cache_bytes(8));
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let [a, b] = ["a", "b"].map(|path| format!("http://{}/{path}", web.address));
+    let open = |tenant: &TenantId| {
+        runtime.open(SessionSpec::new(tenant.clone()).artifact("a", ArtifactSource::url(&a)))
+    };
+    let (mine, theirs) = (open(&acme).await.unwrap(), open(&other).await.unwrap());
+    let kept = async |tenant: &TenantId| runtime.tenant(tenant).await.unwrap().usage.artifact_cache_bytes;
+
+    // The host has room for two answers of each tenant, and the quota of the one for one.
+    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(1, 2));
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(3, 4));
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(3, 4));
+    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(5, 2));
+    assert_eq!((kept(&acme).await, kept(&other).await), (8, 16));
+
+    // More for the one, as much as the host has for each; nothing for the other. It holds for sessions that are open.
+    runtime.set_tenant(&acme, TenantPolicy::new().artifact_cache_bytes(1_000)).unwrap();
+    runtime.set_tenant(&other, TenantPolicy::new().artifact_cache_bytes(0)).unwrap();
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(6, 7));
+    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(5, 8));
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(6, 9));
+    assert_eq!((kept(&acme).await, kept(&other).await), (16, 0));
+
+    // As every tenant; and nothing is known of one that is deleted, of the other it is.
+    runtime.reset_tenant(&other).unwrap();
+    assert_eq!(read(&theirs, &b).await, "answer 10");
+    assert_eq!(kept(&other).await, 9);
+    runtime.delete_tenant(&other).await.unwrap();
+    assert_eq!((kept(&acme).await, kept(&other).await), (16, 0));
+    assert_eq!(read(&mine, &b).await, "answer 6");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_quota_for_every_tenant_counts_and_the_bytes_of_what_goes_are_there_for_who_has_them() {
+    let web = Web::start().await;
+    let host = Host::with(ExecutorKind::Local, lax());
+    let options = host.options().fetch(web.fetch(&host)).tenants(TenantPolicy::new().artifact_cache_bytes(0));
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let session = runtime.open(spec().artifact("api", ArtifactSource::url(web.url()))).await.unwrap();
+    let first = session.artifacts().resolve("file://api").await.unwrap();
+    let opened = session.artifacts().open("file://api").await.unwrap();
+    assert_eq!(web.asked.load(Ordering::SeqCst), 2, "nothing is kept");
+    let ResolvedPlace::Stored { content, .. } = &first.place else { panic!("{first:?}") };
+    assert_eq!(content.size, 8);
+    // What was resolved before is there, although nobody would find it by its URL.
+    let tenants = host.data().join("tenants");
+    assert!(holds(&tenants, "answer 1") && holds(&tenants, "answer 2"));
+    let bytes: Vec<u8> = opened.stream.map_ok(|piece| piece.to_vec()).try_concat().await.unwrap();
+    assert_eq!(bytes, b"answer 2");
     runtime.shutdown(soon()).await.unwrap();
 }

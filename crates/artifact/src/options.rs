@@ -26,6 +26,10 @@ pub struct ArtifactOptions {
     /// Whether what was fetched is kept for later, for each tenant by itself, and for how long without asking again: 15 minutes, or less
     /// where the server says so (`Cache-Control`).
     pub cache: UrlCache,
+    /// The most bytes that are kept so for each tenant, those of all its URLs together: 100 MiB. What was used least lately goes first,
+    /// and what is larger by itself is fetched each time. What goes is asked for again when somebody wants it; its bytes stay in the
+    /// tenant's store until whoever tidies that finds that nobody has used them for long.
+    pub cache_max_size: u64,
     /// For how long the artifacts of a session stay that nobody uses: an hour ([`ArtifactOptions::are_expired`]).
     pub session_ttl: Option<Duration>,
 }
@@ -82,6 +86,7 @@ impl Default for ArtifactOptions {
             blocked_hosts: ["localhost", "127.0.0.1", "169.254.169.254"].map(str::to_owned).to_vec(),
             allowed_schemes: vec!["https".to_owned()],
             cache: UrlCache::For(Duration::from_secs(15 * 60)),
+            cache_max_size: 100 << 20,
             session_ttl: Some(Duration::from_secs(60 * 60)),
         }
     }

@@ -35,8 +35,12 @@ pub struct Resolver {
     store: Store,
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
+    cache_quota: Arc<CacheQuota>,
     skills: Arc<[Arc<Skill>]>,
 }
+
+/// Says how many bytes may be kept for the tenant just now.
+type CacheQuota = dyn Fn() -> u64 + Send + Sync;
 
 /// What a reference stands for.
 #[derive(Debug, Clone)]
@@ -76,13 +80,21 @@ impl Resolver {
     /// A resolver over a tenant's store, which fetches nothing and knows no skills.
     #[must_use]
     pub fn new(tenant: TenantId, store: Store, options: Arc<ArtifactOptions>) -> Self {
-        Self { tenant, store, options, fetch: None, skills: Arc::default() }
+        let cache_quota = Arc::new(|| u64::MAX);
+        Self { tenant, store, options, fetch: None, cache_quota, skills: Arc::default() }
     }
 
     /// The same, fetching URLs, unless the options say that none are.
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
         Self { fetch: Some(fetch), ..self }
+    }
+
+    /// The same, for a tenant of which no more bytes than this are kept of what was fetched ([`FetchRequest::cache_bytes`]). It is asked at
+    /// each fetch.
+    #[must_use]
+    pub fn with_cache_quota(self, most: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { cache_quota: Arc::new(most), ..self }
     }
 
     /// The same with these skills.
@@ -269,8 +281,8 @@ impl Resolver {
             return Err(ArtifactError::FetchDisabled);
         };
         let cancel = cancel.child_token();
-        let (tenant, store) = (&self.tenant, &self.store);
-        fetch.fetch(FetchRequest { url, tenant, store, deadline, cancel }).await
+        let (tenant, store, cache_bytes) = (&self.tenant, &self.store, (self.cache_quota)());
+        fetch.fetch(FetchRequest { url, tenant, store, cache_bytes, deadline, cancel }).await
     }
 }
 

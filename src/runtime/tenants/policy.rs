@@ -31,6 +31,7 @@ use crate::context::{ContextOptions, redactor_with};
 ///     .sandboxes(8)
 ///     .model_calls(16)
 ///     .disk_bytes(10 << 30)
+///     .artifact_cache_bytes(20 << 20)
 ///     .budget(Budget::default().money(Period::Month, Money { micros: 50_000_000, price }))
 ///     .secret("CRM_KEY", "hunter2")
 ///     .network(NetworkPolicy::Limited(vec!["*.example.com".to_owned()]))
@@ -47,6 +48,7 @@ pub struct TenantPolicy {
     waiting_model_calls: Option<u32>,
     pub(crate) disk_bytes: u64,
     pub(crate) inodes: u64,
+    pub(crate) artifact_cache_bytes: u64,
     terms: Terms,
     pub(crate) models: Models,
     given: Given,
@@ -66,6 +68,7 @@ impl Default for TenantPolicy {
             waiting_model_calls: None,
             disk_bytes: u64::MAX,
             inodes: u64::MAX,
+            artifact_cache_bytes: u64::MAX,
             terms: Terms::default(),
             models: Models::default(),
             given: Given::default(),
@@ -156,6 +159,19 @@ impl TenantPolicy {
     #[must_use]
     pub const fn inodes(mut self, most: u64) -> Self {
         self.inodes = most;
+        self
+    }
+
+    /// With no more bytes than this kept of what its URLs led to, over all of its sessions: where this is less than what the
+    /// configuration has for every tenant (`cache_max_size` of `[artifacts]`). What was used least lately goes first, and is fetched
+    /// again when somebody wants it; what is larger is fetched each time, and with 0 everything is. Less than before holds from the
+    /// next use of a URL on.
+    ///
+    /// It is about what is fetched anew, and not about the disk ([`TenantPolicy::disk_bytes`]): bytes that nobody has any more are
+    /// removed with the other contents that were not used for a month.
+    #[must_use]
+    pub const fn artifact_cache_bytes(mut self, most: u64) -> Self {
+        self.artifact_cache_bytes = most;
         self
     }
 
@@ -289,6 +305,7 @@ impl fmt::Debug for TenantPolicy {
             .field("model_calls", &self.model_calls)
             .field("disk_bytes", &self.disk_bytes)
             .field("inodes", &self.inodes)
+            .field("artifact_cache_bytes", &self.artifact_cache_bytes)
             .field("terms", &self.terms)
             .field("models", &self.models)
             .field("given", &self.given)

@@ -33,6 +33,9 @@ pub struct TenantUsage {
     pub model_calls: GateLoad,
     /// What its data folder takes.
     pub disk: DiskUsage,
+    /// Bytes that are kept of what its URLs led to, so that nobody is asked again, each URL's by themselves: those of this process.
+    /// Where it may have less by now, they are more than that until it uses a URL.
+    pub artifact_cache_bytes: u64,
     /// What it has spent: tokens and money, in all, this day and this month.
     pub spent: Vec<Spent>,
     /// How many tokens the model calls that are under way may come to.
@@ -59,6 +62,7 @@ impl Runtime {
             sandboxes,
             model_calls,
             disk,
+            artifact_cache_bytes: self.inner.outfitter.artifact_cache_bytes(tenant),
             spent,
             reserved_tokens,
             reserved_cost_micros,

@@ -7,7 +7,8 @@
 //!   and not into memory; bodies are taken as they are, so that none grows by unpacking; 256 fetches at a time, 32 of a tenant.
 //! - **Nothing is left** of a fetch that failed, was cancelled, or was dropped.
 //! - **Kept** for each tenant by itself, for as long as the options say, or the server, if that says less (`Cache-Control`); then the
-//!   server is asked whether it has changed. Whoever of a tenant wants what is being fetched waits for the same fetch.
+//!   server is asked whether it has changed. Whoever of a tenant wants what is being fetched waits for the same fetch. No more bytes
+//!   are kept of a tenant than the options say, and whoever asks for it: what was used least lately goes first.
 //!
 //! It owns the memory of what was fetched, which a crash forgets: the contents are in the store, and each URL is fetched once more.
 
@@ -170,6 +171,23 @@ impl Fetch for HttpFetch {
     fn admit(&self, url: &str) -> Result<(), ArtifactError> {
         self.inner.guard.admit(url).map(drop)
     }
+
+    fn kept(&self, tenant: &TenantId) -> u64 {
+        self.inner.cache().bytes_of(tenant)
+    }
+
+    fn forget(&self, tenant: &TenantId) {
+        self.inner.cache().forget(tenant);
+    }
+}
+
+/// What of a tenant is kept.
+#[derive(Debug, Clone, Copy)]
+struct Keep {
+    /// For how long without asking again, unless the server says less.
+    time: Duration,
+    /// The most bytes of all its URLs together.
+    bytes: u64,
 }
 
 impl Inner {
@@ -178,9 +196,10 @@ impl Inner {
             return Err(ArtifactError::FetchDisabled);
         }
         let url = self.guard.admit(request.url)?;
-        let UrlCache::For(keep) = self.options.cache else {
+        let UrlCache::For(time) = self.options.cache else {
             return Ok(self.go(request.tenant, &url, request.store, None).await?.fetched);
         };
+        let keep = Keep { time, bytes: self.options.cache_max_size.min(request.cache_bytes) };
         let key = Key {
             tenant: request.tenant.clone(),
             store: request.store.root().to_owned(),
@@ -198,9 +217,9 @@ impl Inner {
         key: Key,
         url: &WebUrl,
         store: &Store,
-        keep: Duration,
+        keep: Keep,
     ) -> Result<Fetched, ArtifactError> {
-        let known = self.cache().get(&key);
+        let known = self.cache().get(&key, keep.bytes);
         let known = match known {
             Some(known) if self.is_there(&known, store).await? => Some(known),
             // Whoever made room in the store has taken it.
@@ -215,20 +234,20 @@ impl Inner {
         let limit = self.options.url_timeout;
         let begun = self.clock.deadline(limit);
         let landed = self.go(&key.tenant, url, store, known.as_ref()).await?;
-        let keep = match landed.left {
-            Keeping::AsConfigured => keep,
+        let time = match landed.left {
+            Keeping::AsConfigured => keep.time,
             // It was made when it was asked for, at the earliest.
-            Keeping::AtMost(most) => keep.min(most.saturating_sub(self.elapsed(begun, limit))),
+            Keeping::AtMost(most) => keep.time.min(most.saturating_sub(self.elapsed(begun, limit))),
             Keeping::Never => {
                 self.cache().remove(&key);
                 return Ok(landed.fetched);
             }
         };
-        let fresh_until = self.clock.deadline(keep);
+        let fresh_until = self.clock.deadline(time);
         let Landed { fetched, validators, keeping, url, .. } = landed;
         let (kept, landed) = (fetched.clone(), url.as_str().to_owned());
         let entry = Entry { fetched: kept, validators, landed, keeping, fresh_until };
-        self.cache().put(key, entry);
+        self.cache().put(key, entry, keep.bytes);
         Ok(fetched)
     }
 

@@ -61,6 +61,17 @@ pub trait Fetch: Send + Sync {
         let _ = url;
         Ok(())
     }
+
+    /// How many bytes are kept for a tenant of what was fetched, each URL's by themselves. The default keeps nothing.
+    fn kept(&self, tenant: &TenantId) -> u64 {
+        let _ = tenant;
+        0
+    }
+
+    /// Forgets what was fetched for a tenant: it is being deleted. What lies in its store is not touched. The default knows nothing.
+    fn forget(&self, tenant: &TenantId) {
+        let _ = tenant;
+    }
 }
 
 /// What is to be fetched, for whom, and where to.
@@ -72,6 +83,10 @@ pub struct FetchRequest<'a> {
     pub tenant: &'a TenantId,
     /// Where the bytes go.
     pub store: &'a Store,
+    /// The most bytes that may be kept for the tenant, those of all its URLs together, so that nobody is asked again; 0: none. Where
+    /// more are kept by now, as the tenant may have less than before, what was used least lately goes. The host's own limit holds
+    /// beside it.
+    pub cache_bytes: u64,
     /// When it ends, done or not; the host's own limit holds beside it.
     pub deadline: Deadline,
     /// Calls it off.

@@ -8,6 +8,7 @@
 )]
 
 mod bodies;
+mod bounded;
 mod cached;
 mod clock;
 mod dropped;

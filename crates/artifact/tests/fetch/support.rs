@@ -148,6 +148,7 @@ impl Bed {
             url,
             tenant: &self.tenant,
             store: &self.store,
+            cache_bytes: u64::MAX,
             deadline: Deadline::NEVER,
             cancel: CancellationToken::new(),
         }
