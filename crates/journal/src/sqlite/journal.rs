@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use conjure_base::TenantId;
@@ -72,7 +73,7 @@ impl SqliteJournal {
     pub fn open_again(&self) -> Result<Self, JournalError> {
         let Inner { site, options, .. } = &*self.inner;
         let writable = open::writer(site, options)?;
-        *site.mending() = writable.log;
+        site.mending().set(writable.log);
         Self::start(Arc::clone(site), options.clone(), writable)
     }
 
@@ -86,10 +87,9 @@ impl SqliteJournal {
         // From here on what fails drops this, which ends the threads that were started.
         let inner = Inner { site, options, writes, reads, blobs, writers, readers };
         let readers_alive = Arc::new(readers_alive);
-        for _ in 0..inner.options.readers.max(1) {
-            inner.start_reader(&readers_alive)?;
-        }
-        inner.start_writer(writable, &Arc::new(writers_alive))?;
+        let threads = (0..inner.options.readers.max(1)).map(|_| inner.start_reader(&readers_alive));
+        let threads = threads.collect::<Result<Vec<_>, _>>()?;
+        inner.start_writer(writable, threads, &Arc::new(writers_alive))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -172,7 +172,12 @@ fn refuse<T: Send + 'static>(error: JournalError) -> Reply<T> {
 }
 
 impl Inner {
-    fn start_writer(&self, open: Writable, alive: &Arc<watch::Sender<usize>>) -> Result<(), JournalError> {
+    fn start_writer(
+        &self,
+        open: Writable,
+        readers: Vec<JoinHandle<()>>,
+        alive: &Arc<watch::Sender<usize>>,
+    ) -> Result<JoinHandle<()>, JournalError> {
         let writer = Writer {
             site: Arc::clone(&self.site),
             options: self.options.clone(),
@@ -181,10 +186,17 @@ impl Inner {
             open: Some(open),
             garbage: Left::Something,
         };
-        self.start("writer", &self.writes, alive, || writer.run())
+        // A reader that rested may have an older log open: only the writer is sure to merge the right one, when it is the last.
+        let run = || {
+            let connection = writer.run();
+            // One that panicked has said so.
+            readers.into_iter().for_each(|reader| drop(reader.join()));
+            drop(connection);
+        };
+        self.start("writer", &self.writes, alive, run)
     }
 
-    fn start_reader(&self, alive: &Arc<watch::Sender<usize>>) -> Result<(), JournalError> {
+    fn start_reader(&self, alive: &Arc<watch::Sender<usize>>) -> Result<JoinHandle<()>, JournalError> {
         let log = *self.site.reading();
         let reader = Reader {
             site: Arc::clone(&self.site),
@@ -204,7 +216,7 @@ impl Inner {
         queue: &Arc<Queue<Box<dyn Job>>>,
         alive: &Arc<watch::Sender<usize>>,
         run: impl FnOnce() + Send + 'static,
-    ) -> Result<(), JournalError> {
+    ) -> Result<JoinHandle<()>, JournalError> {
         let (queue, counted) = (Arc::clone(queue), Arc::clone(alive));
         alive.send_modify(|alive| *alive += 1);
         let thread = std::thread::Builder::new().name(format!("journal-{part}")).spawn(move || {
@@ -215,7 +227,7 @@ impl Inner {
             }
             counted.send_modify(|alive| *alive -= 1);
         });
-        thread.map(drop).map_err(|error| {
+        thread.map_err(|error| {
             alive.send_modify(|alive| *alive -= 1);
             of_io(&error, "start a thread for", self.site.database())
         })

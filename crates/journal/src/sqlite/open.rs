@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::fault::{of_io, of_sqlite};
@@ -48,11 +49,18 @@ pub(crate) struct Opened {
     /// Taken when it is closed.
     connection: Option<Connection>,
     site: Arc<Site>,
+    /// The log that it has open, where that is known.
+    log: Option<FileId>,
 }
 
 impl Opened {
     const fn new(connection: Connection, site: Arc<Site>) -> Self {
-        Self { connection: Some(connection), site }
+        Self { connection: Some(connection), site, log: None }
+    }
+
+    const fn with_log(mut self, log: FileId) -> Self {
+        self.log = Some(log);
+        self
     }
 }
 
@@ -74,8 +82,15 @@ impl DerefMut for Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        let _turn = self.site.closing();
-        drop(self.connection.take());
+        let log = self.site.closing();
+        let connection = self.connection.take();
+        if self.log != Some(*log)
+            && let Some(connection) = &connection
+        {
+            // As the last one it would merge an older log by the index of this one, and then remove this one.
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+        drop(connection);
     }
 }
 
@@ -96,7 +111,8 @@ pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Ar
     sync_folder(folder)?;
     let site = Arc::new(Site::of(&connection, path)?);
     let log = *site.reading();
-    Ok((Writable { connection: Opened::new(connection, Arc::clone(&site)), log }, site))
+    let connection = Opened::new(connection, Arc::clone(&site)).with_log(log);
+    Ok((Writable { connection, log }, site))
 }
 
 /// A connection that writes, to a database that was open before. One that is missing is not made.
@@ -105,7 +121,8 @@ pub(crate) fn writer(site: &Arc<Site>, options: &SqliteOptions) -> Result<Writab
     let prepared = prepare_to_write(&connection, site.database(), options);
     prepared.map_err(|error| site.explain(error))?;
     site.check()?;
-    Ok(Writable { connection, log: site.log()? })
+    let log = site.log()?;
+    Ok(Writable { connection: connection.with_log(log), log })
 }
 
 /// A connection to a database, of which nothing was read yet: its log is not open.
@@ -164,7 +181,7 @@ pub(crate) fn reader(site: &Arc<Site>, log: FileId, options: &SqliteOptions) -> 
     prepared.map_err(|error| site.explain(of_sqlite(&error, site.database())))?;
     site.check()?;
     site.check_log(log)?;
-    Ok(connection)
+    Ok(connection.with_log(log))
 }
 
 fn prepare_to_read(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {

@@ -47,8 +47,21 @@ pub(crate) struct Site {
     id: FileId,
     /// The log that the writer has open. Held by whoever reads, so that no log is exchanged under a reader.
     open_log: RwLock<FileId>,
-    /// Held by whoever closes a connection.
-    closing: Mutex<()>,
+    /// The same log. Held by whoever closes a connection.
+    closing: Mutex<FileId>,
+}
+
+/// The right to exchange the log that is read.
+pub(crate) struct Mending<'a> {
+    site: &'a Site,
+    log: RwLockWriteGuard<'a, FileId>,
+}
+
+impl Mending<'_> {
+    pub(crate) fn set(&mut self, log: FileId) {
+        *self.log = log;
+        *self.site.closing() = log;
+    }
 }
 
 impl Site {
@@ -66,7 +79,7 @@ impl Site {
             log,
             id,
             open_log: RwLock::new(open_log),
-            closing: Mutex::default(),
+            closing: Mutex::new(open_log),
         };
         site.check_opened(connection)?;
         Ok(site)
@@ -127,13 +140,14 @@ impl Site {
     }
 
     /// The same, to be exchanged for another: waits for whoever reads; nobody does while it is held.
-    pub(crate) fn mending(&self) -> RwLockWriteGuard<'_, FileId> {
-        self.open_log.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn mending(&self) -> Mending<'_> {
+        let log = self.open_log.write().unwrap_or_else(PoisonError::into_inner);
+        Mending { site: self, log }
     }
 
     /// To be held while a connection is closed: the last one merges the log into the database, and of two who close at once each may
-    /// think that the other goes on. A log that has lost its name would be lost then.
-    pub(crate) fn closing(&self) -> MutexGuard<'_, ()> {
+    /// think that the other goes on. A log that has lost its name would be lost then. Only who has this log open is to merge it.
+    pub(crate) fn closing(&self) -> MutexGuard<'_, FileId> {
         self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

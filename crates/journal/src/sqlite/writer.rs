@@ -16,7 +16,7 @@ use super::blobs::Blobs;
 use super::fault::{Failure, of_sqlite};
 use super::garbage::Left;
 use super::job::{Company, Job};
-use super::open::{self, Writable};
+use super::open::{self, Opened, Writable};
 use super::options::SqliteOptions;
 use super::queue::{Queue, WhenEmpty};
 use super::site::Site;
@@ -35,14 +35,16 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes until the queue is closed and empty.
-    pub(crate) fn run(mut self) {
+    /// Writes until the queue is closed and empty. Gives the connection back.
+    pub(crate) fn run(mut self) -> Option<Opened> {
         loop {
             let when_empty = match self.garbage {
                 Left::Something => WhenEmpty::Return,
                 Left::Nothing => WhenEmpty::Wait,
             };
-            let Some(group) = self.queue.take(self.options.group, when_empty) else { return };
+            let Some(group) = self.queue.take(self.options.group, when_empty) else {
+                return self.open.map(|open| open.connection);
+            };
             if !group.is_empty() {
                 self.write(group);
             }
@@ -102,7 +104,7 @@ impl Writer {
                     std::panic::resume_unwind(Box::new("its log is not where it was"));
                 }
                 let open = open::writer(&self.site, &self.options)?;
-                *self.site.mending() = open.log;
+                self.site.mending().set(open.log);
                 open
             }
         };
@@ -169,7 +171,7 @@ impl Writer {
             open::sync_folder(folder)?;
         }
         // Connections that read have the old log open, too.
-        *open_log = open.log;
+        open_log.set(open.log);
         self.open = Some(open);
         Ok(())
     }
