@@ -133,6 +133,28 @@ async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+/// ADR-0018, section 7: a file of a skill and a bare URL, as the model names them.
+#[tokio::test]
+async fn files_of_skills_and_bare_urls_are_read_where_a_tool_takes_a_path() {
+    let web = Web::start().await;
+    let host = Host::with(ExecutorKind::Jail, lax());
+    let sent = Sent::default();
+    let options = host.options().fetch(web.fetch(&host)).model("program", sent.model());
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let session = runtime.open(spec().model("program")).await.unwrap();
+    let program = serde_json::json!([[
+        ["view", {"path": "skill://greeting/scripts/run.sh"}],
+        ["view", {"path": web.url()}],
+        ["view", {"path": "skill://greeting/scripts/none.sh"}],
+    ]]);
+    ask(&session, &program.to_string()).await;
+    let results = format!("{:?}", sent.last().messages.last().unwrap());
+    assert!(results.contains("echo hello") && results.contains("answer 1"), "{results}");
+    assert!(results.contains("the input `path` could not be resolved"), "{results}");
+    assert_eq!(web.asked.load(Ordering::SeqCst), 1);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
 #[tokio::test]
 async fn what_can_never_be_fetched_is_told_when_it_is_registered() {
     let host = Host::new(ExecutorKind::Local);
