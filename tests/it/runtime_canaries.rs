@@ -1,14 +1,14 @@
-//! Two tenants whose sessions are interleaved, each with secrets everywhere (A12): in its skills, its environment, its prompts, its
-//! answers, its files, and among what must not leave. Nothing of the one is ever seen by the other: not by its model, nor by its
-//! listeners, nor by its commands, nor in its folders; and no session is found by who has it not.
+//! Two tenants whose sessions are interleaved, each with secrets everywhere (A12): in its skills, its artifacts, its environment,
+//! its prompts, its answers, its files, and among what must not leave. Nothing of the one is ever seen by the other: not by its
+//! model, nor by its listeners, nor by its commands, nor in its folders; and no session is found by who has it not.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    Block, BlockKind, CatalogKey, CatalogName, CatalogSpec, ExecutorKind, Request, Response, Runtime,
-    RuntimeError, RuntimeOptions, Scope, Session, SessionId, SessionSpec, StopReason, Update, Usage,
+    ArtifactSource, Block, BlockKind, CatalogKey, CatalogName, CatalogSpec, ExecutorKind, Request, Response,
+    Runtime, RuntimeError, RuntimeOptions, Scope, Session, SessionId, SessionSpec, StopReason, Update, Usage,
     model_fn,
 };
 
@@ -83,6 +83,7 @@ fn spec(whose: &str) -> SessionSpec {
         .environment("BOOKS", canary(whose, "environment"))
         .secret("VAULT", canary(whose, "secret"))
         .metadata("note", canary(whose, "metadata"))
+        .artifact("report", ArtifactSource::content(canary(whose, "artifact"), "text/plain"))
 }
 
 /// What a command finds wherever it may look: its own files and variables, and those of everything that it can see.
@@ -148,7 +149,7 @@ async fn nothing_crosses(host: Host) {
             let place = format!("file-{round}");
             let leave = format!("echo {} | tee -a note /tmp/note > /dev/null; {LOOK}", canary(whose, &place));
             let said = ask(session, &leave).await;
-            for own in ["environment", "script", &place] {
+            for own in ["environment", "script", "artifact", &place] {
                 assert!(said.contains(&canary(whose, own)), "{whose} misses its {own}: {said}");
             }
             assert!(!said.contains(&canary(whose, "secret")), "{said}");
