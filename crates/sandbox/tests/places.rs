@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "it is a test, which fails by panic")]
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -319,7 +319,8 @@ fn entry() -> impl Strategy<Value = Entry> {
 fn plant(path: &Path, entry: &Entry) {
     // Names that are taken, and a folder's own, are left out.
     match entry {
-        Entry::File => drop(fs::write(path, "x")),
+        // Not through a link that has the name.
+        Entry::File => drop(File::create_new(path)),
         Entry::Link(to) => drop(symlink(to, path)),
         Entry::Folder(mode, entries) => {
             if fs::create_dir(path).is_ok() {
