@@ -10,9 +10,11 @@
 //! more, against the goal, 20 ms. They take turns with each other, after the jails.
 //!
 //! Cases `pool-hit-jail` and `pool-hit-docker`: from claiming a spare that is ready, for a session with a workspace of its own and one
-//! skill, to the end of `/bin/true` in it; against the goal, 5 ms. Excluded there: the making of the spare, which nobody waits for. Case
+//! skill, to the end of `/bin/true` in it; against the goal, 5 ms. Case `pool-hit-session`: the same in a jail as a session's model
+//! sees it, from its answer to the result, through a runtime, with what is recorded of it on the disk. Excluded there: the making of the spare, which nobody waits for. Case
 //! `pool-hit-docker-files`: the same for a workspace that has a file, as after the loss of a sandbox. Excluded everywhere: the
-//! connector, made once for a process, and the end of the sandbox.
+//! connector, made once for a process, and the end of the sandbox. What any program in a container costs on this engine's storage
+//! driver shows the call after it, which is no part of the case; the driver is printed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time, and spawns for comparison")]
@@ -27,6 +29,8 @@ mod harness;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
 #[path = "../crates/sandbox/tests/support/image.rs"]
 mod image;
+#[path = "support/session_call.rs"]
+mod session_call;
 #[path = "support/times.rs"]
 mod times;
 
@@ -98,6 +102,12 @@ fn main() -> Result<()> {
         let house = House::make()?;
         let jail = Jail::new([]).with_data(house.pool.clone());
         house.measure("pool-hit-jail", &jail, (WARM_UP, ROUNDS), false).await?;
+        let whole = session_call::in_jails(PROGRAM, (WARM_UP, ROUNDS)).await?;
+        println!("{PROGRAM} as the first call of a session, {ROUNDS} times, through a runtime");
+        header();
+        whole.print("from answer to result");
+        result("pool-hit-session-p99", &whole, HIT_GOAL, 99);
+        result("pool-hit-session", &whole, HIT_GOAL, 50);
         let Some(containers) = in_task else { return Ok(()) };
         one_container(&containers).await?;
         let docker = containers.connector().with_data(house.pool.clone());
@@ -164,6 +174,7 @@ fn result(case: &str, ours: &Times, other: f64, percent: usize) {
 /// Both sides one after the other, as long as nothing of the last container is left.
 async fn one_container(containers: &Containers) -> Result<()> {
     let (connector, engine) = (containers.connector(), client(&docker()).await?);
+    println!("the engine's storage driver is {}", engine.info().await?.driver.unwrap_or_default());
     let workspace = tempfile::tempdir()?;
     let context = ExecutionContext::new(workspace.path());
     let [mut opened, mut cold, mut bare] = [(); 3].map(|()| Times::default());
@@ -252,7 +263,7 @@ impl House {
         (warm_up, rounds): (usize, usize),
         has_file: bool,
     ) -> Result<()> {
-        let [mut claimed, mut done] = [(); 2].map(|()| Times::default());
+        let [mut claimed, mut done, mut next] = [(); 3].map(|()| Times::default());
         for round in 0..warm_up + rounds {
             let workspace = self.tenant.workspace()?;
             if has_file {
@@ -267,6 +278,9 @@ impl House {
             let ready = started.elapsed();
             let outcome = sandbox.run(Command::new([PROGRAM]), CallOptions::until(soon())).await?;
             let took = started.elapsed();
+            let started = Instant::now();
+            sandbox.run(Command::new([PROGRAM]), CallOptions::until(soon())).await?;
+            let again = started.elapsed();
             sandbox.cleanup().await;
             if outcome.end != CommandEnd::Exited(0) {
                 return Err(format!("the call ended otherwise: {:?}", outcome.end).into());
@@ -274,12 +288,14 @@ impl House {
             if round >= warm_up {
                 claimed.add(ready);
                 done.add(took);
+                next.add(again);
             }
         }
         println!("{PROGRAM} as the first call in a spare, {rounds} times");
         header();
         claimed.print("claimed");
         done.print("first call");
+        next.print("the next call");
         result(&format!("{case}-p99"), &done, HIT_GOAL, 99);
         result(case, &done, HIT_GOAL, 50);
         Ok(())

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use conjure_conversation::{ApiErrorKind, LoopError, ModelError, ModelErrorKind, ParseError};
 use conjure_prompt::ParseToolUseError;
@@ -184,6 +185,16 @@ impl Error {
             Self::Container { source, .. } => source.as_ref().is_some_and(SandboxError::is_retryable),
             Self::ExecutionTimeout { .. } | Self::DockerUnavailable { .. } => true,
             _ => false,
+        }
+    }
+
+    /// When it may be worth to do the same again, where whoever refused it said so: the service, or a gate that tenants share.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api(error) => error.retry_after,
+            Self::Container { source, .. } => source.as_ref()?.retry_after(),
+            _ => None,
         }
     }
 

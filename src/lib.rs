@@ -30,7 +30,8 @@ mod workspace;
 // Of this crate.
 pub use config::{
     ApiProfile, ArtifactSettings, CompactionSettings, Config, ConfigError, Environment, ExecutorKind,
-    PoolSettings, Settings, SkillSettings, VARIABLES, Variable, parse_activation, parse_network, parse_size,
+    PoolSettings, SessionTtl, Settings, SkillSettings, VARIABLES, Variable, parse_activation, parse_network,
+    parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
@@ -40,9 +41,9 @@ pub use error::{Error, ErrorKind};
 pub use outputs::{ExpectedOutput, FoundOutputs};
 pub use prompting::{build_system_prompt, system_prompt, tool_definitions};
 pub use runtime::{
-    Contents, DiskUsage, ExecutorFactory, Given, InputFault, Runtime, RuntimeError, RuntimeOptions,
-    SessionContents, SessionList, SessionSpec, SessionSummary, Tenant, TenantPolicy, TenantUsage,
-    UnknownSkill, redactor_of_inputs,
+    Contents, Deletion, DiskUsage, ExecutorFactory, Given, InputFault, LeftAtService, Runtime, RuntimeError,
+    RuntimeOptions, SessionContents, SessionList, SessionSpec, SessionSummary, SkillFate, SkillsAtService,
+    Tenant, TenantPolicy, TenantUsage, UnknownSkill, redactor_of_inputs,
 };
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};
@@ -119,9 +120,9 @@ pub use conjure_journal::{JournalError, JournalErrorKind, ListCursor, Owner, Ses
 pub use conjure_actors::artifacts::{ArtifactFailure, Artifacts};
 pub use conjure_artifact::{
     ArtifactError, ArtifactErrorKind, ArtifactOptions, ArtifactUpload, ArtifactUri, Fetch, FetchFuture,
-    FetchRequest, Fetched, Keep, OutputContent, OutputError, OutputStore, PanicMessage, Produced,
-    Registration, Resolved, ResolvedPlace, Retry, ServiceFiles, Source as ArtifactSource, TurnRecord,
-    UrlCache, UrlFetch, WorkspaceOutputs,
+    FetchRequest, Fetched, FileRemoval, Keep, OutputContent, OutputError, OutputStore, PanicMessage,
+    Produced, Registration, RemovalError, Removed, Resolved, ResolvedPlace, Retry, ServiceAccount,
+    ServiceFiles, Source as ArtifactSource, TurnRecord, UrlCache, UrlFetch, WorkspaceOutputs,
 };
 #[cfg(feature = "fetch")]
 pub use conjure_artifact::{HttpFetch, HttpFetchError};

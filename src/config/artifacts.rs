@@ -53,7 +53,25 @@ pub struct ArtifactSettings {
     /// The most bytes that are kept so for each tenant. A tenant's own quota holds beside it.
     pub cache_max_size: Option<u64>,
     /// For how long the artifacts of a session stay that nobody uses.
-    pub session_ttl: Option<Duration>,
+    pub session_ttl: Option<SessionTtl>,
+}
+
+/// For how long the artifacts of a session stay that nobody uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionTtl {
+    /// For so long, more than nothing.
+    For(Duration),
+    /// Until the session is deleted, or does not have them any more. In the file it is `"never"`: they never expire.
+    Unlimited,
+}
+
+impl SessionTtl {
+    const fn limit(self) -> Option<Duration> {
+        match self {
+            Self::For(time) => Some(time),
+            Self::Unlimited => None,
+        }
+    }
 }
 
 impl ArtifactSettings {
@@ -81,7 +99,7 @@ impl ArtifactSettings {
         for (key, time) in [
             ("url_timeout", self.url_timeout),
             ("cache_ttl", self.cache_ttl),
-            ("session_ttl", self.session_ttl),
+            ("session_ttl", self.session_ttl.and_then(SessionTtl::limit)),
         ] {
             if time.is_some_and(|time| time.is_zero()) {
                 return Err(format!("`{key}` must be more than 0 seconds"));
@@ -122,7 +140,7 @@ impl ArtifactSettings {
             allowed_schemes: self.allowed_schemes.clone().unwrap_or(defaults.allowed_schemes),
             cache,
             cache_max_size: self.cache_max_size.unwrap_or(defaults.cache_max_size),
-            session_ttl: self.session_ttl.or(defaults.session_ttl),
+            session_ttl: self.session_ttl.map_or(defaults.session_ttl, SessionTtl::limit),
         })
     }
 }
@@ -194,6 +212,12 @@ pub(super) fn parse(table: &Table, folder: &Path) -> Result<ArtifactSettings, St
         cache_fetched_urls: switch("cache_fetched_urls")?,
         cache_ttl: time("cache_ttl")?,
         cache_max_size: size("cache_max_size")?,
-        session_ttl: time("session_ttl")?,
+        session_ttl: match table.get("session_ttl") {
+            Some(Value::String(word)) if word == "never" => Some(SessionTtl::Unlimited),
+            Some(Value::String(word)) => {
+                return Err(format!("`session_ttl`: `{word}` is neither a number of seconds nor \"never\""));
+            }
+            _ => time("session_ttl")?.map(SessionTtl::For),
+        },
     })
 }

@@ -20,7 +20,7 @@ mod sandbox;
 mod settings;
 mod skills;
 
-pub use artifacts::ArtifactSettings;
+pub use artifacts::{ArtifactSettings, SessionTtl};
 pub use compaction::CompactionSettings;
 pub use environment::{Environment, VARIABLES, Variable};
 pub use error::ConfigError;

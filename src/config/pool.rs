@@ -27,7 +27,8 @@ pub struct PoolSettings {
     /// When a spare that waits is too old, and replaced: after 30 minutes, unless this is set.
     pub max_age: Option<Duration>,
     /// How many sandboxes of a kind are started at a time, spares and others together: as many as there are processors, unless
-    /// this is set.
+    /// this is set. Tenants that wait for one have their parts by weight ([`TenantPolicy::weight`](crate::TenantPolicy::weight));
+    /// spares are made when none of them waits.
     pub starts_at_once: Option<usize>,
 }
 

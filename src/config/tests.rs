@@ -338,6 +338,15 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
     assert_eq!(options.cache, UrlCache::For(Duration::from_secs(60)));
     assert_eq!(options.cache_max_size, 20 << 20);
     assert_eq!(options.session_ttl, Some(Duration::from_secs(120)));
+    let never = "[artifacts]\nsession_ttl = \"never\"\n";
+    assert_eq!(layered(Settings::default(), &[], never).unwrap().artifacts().unwrap().session_ttl, None);
+    // What is laid over it says when they expire, and the other way round.
+    let (hour, unlimited) = (SessionTtl::For(Duration::from_secs(3600)), SessionTtl::Unlimited);
+    for (over, text, expected) in [(hour, never, Some(Duration::from_secs(3600))), (unlimited, text, None)] {
+        let code = ArtifactSettings { session_ttl: Some(over), ..ArtifactSettings::default() };
+        let config = layered(Settings { artifacts: Some(code), ..Settings::default() }, &[], text).unwrap();
+        assert_eq!(config.artifacts().unwrap().session_ttl, expected);
+    }
     for (word, expected) in [("on", Some(UrlFetch::On)), ("files", Some(UrlFetch::Off)), ("off", None)] {
         let config = layered(Settings::default(), &[("CONJURE_ARTIFACTS", word)], text).unwrap();
         assert_eq!(config.artifacts().map(|options| options.url_fetch), expected, "{word}");
@@ -357,6 +366,9 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
         ("enabled = 1", "`enabled`: `true` or `false` is needed, not a integer"),
         ("max_file_size = -1", "`max_file_size`: -1 is less than 0"),
         ("url_timeout = 0", "`url_timeout`"),
+        ("session_ttl = 0", "`session_ttl`: 0 is not a number of seconds"),
+        ("session_ttl = \"ever\"", "`session_ttl`: `ever` is neither a number of seconds nor \"never\""),
+        ("session_ttl = true", "`session_ttl`: a number of seconds is needed, not a boolean"),
         ("cache_max_size = -1", "`cache_max_size`: -1 is less than 0"),
         (
             "cache_max_size = true",

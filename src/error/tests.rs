@@ -20,6 +20,20 @@ fn failures_of_sandboxes_are_told_apart() {
 }
 
 #[test]
+fn what_is_overloaded_says_when_to_come_back() {
+    let overloaded = SandboxError::new(SandboxErrorKind::Overloaded, "too many");
+    check(overloaded.clone(), ErrorKind::ContainerError, false);
+    let after = Duration::from_millis(1_500);
+    let advised = Error::from(overloaded.after(after).told_as("there are too many"));
+    assert_eq!((advised.to_string(), advised.retry_after()), ("there are too many".to_owned(), Some(after)));
+    check(advised, ErrorKind::ContainerError, true);
+    let refused = ModelErrorKind::Api(ApiErrorKind::RateLimit);
+    let refused = ModelError { retry_after: Some(after), ..ModelError::new(refused, "too often") };
+    assert_eq!(Error::from(refused).retry_after(), Some(after));
+    assert_eq!(Error::ExecutionTimeout { reason: "late".to_owned() }.retry_after(), None);
+}
+
+#[test]
 fn failures_of_the_model_keep_their_own_error_as_the_source() {
     let overloaded = ModelErrorKind::Api(ApiErrorKind::Overloaded);
     check(ModelError::new(overloaded, "busy"), ErrorKind::ApiError, true);

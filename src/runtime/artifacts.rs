@@ -14,7 +14,7 @@ use super::error::RuntimeError;
 use super::home::TenantHome;
 use super::kept::Kept;
 use super::options::Record;
-use super::tenants::Policies;
+use super::tenants::{MeteredRoom, Meters, Policies};
 use crate::config::Config;
 
 /// What all sessions of a runtime have artifacts with.
@@ -23,6 +23,7 @@ pub(crate) struct ArtifactDesk {
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
     policies: Policies,
+    meters: Meters,
 }
 
 impl ArtifactDesk {
@@ -31,6 +32,7 @@ impl ArtifactDesk {
         config: &Config,
         own: Option<Arc<dyn Fetch>>,
         policies: Policies,
+        meters: Meters,
     ) -> Result<Option<Self>, RuntimeError> {
         let Some(options) = config.artifacts() else { return Ok(None) };
         let options = Arc::new(options);
@@ -38,7 +40,7 @@ impl ArtifactDesk {
             Some(own) => Some(own),
             None => fetch_of(&options)?,
         };
-        Ok(Some(Self { options, fetch, policies }))
+        Ok(Some(Self { options, fetch, policies, meters }))
     }
 
     /// The parts of one session.
@@ -65,7 +67,8 @@ impl ArtifactDesk {
             }
             Record::InMemory => Arc::new(()),
         };
-        ArtifactParts { intake, resolver: resolver.with_skills(skills), keeper }
+        let room = Arc::new(MeteredRoom::new(self.meters.clone(), key.tenant.clone()));
+        ArtifactParts { intake, resolver: resolver.with_skills(skills), keeper, room }
     }
 
     /// How many bytes are kept for a tenant of what URLs led to.

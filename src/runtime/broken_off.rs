@@ -17,6 +17,7 @@ use super::home::{Home, TenantHome};
 use super::kept::remove_kept;
 use super::outfit::blocking;
 use super::records::Records;
+use super::remains::Shelf;
 use super::tenants::Gone;
 
 /// How long those of this process that open sessions are waited for.
@@ -42,6 +43,7 @@ pub(super) async fn complete(home: &Arc<Home>, records: &Records) -> Result<(), 
 }
 
 async fn complete_of(home: &Arc<Home>, tenant: &TenantId, records: &Records) -> Result<(), RuntimeError> {
+    let remains = Shelf::of(home);
     let (all, wanted) = (Arc::clone(home), tenant.clone());
     let existing = blocking("the opening of a data folder", move || all.existing(&wanted)).await?;
     let Some(home) = existing else { return Ok(()) };
@@ -49,7 +51,7 @@ async fn complete_of(home: &Arc<Home>, tenant: &TenantId, records: &Records) -> 
     let marked = home.marked().await?;
     let mut done = Vec::with_capacity(marked.len());
     for session in marked {
-        match complete_session(&home, &SessionKey::new(tenant.clone(), session), records).await {
+        match complete_session(&home, &SessionKey::new(tenant.clone(), session), records, &remains).await {
             Ok(()) => done.push(session),
             Err(error) => tracing::warn!(%tenant, %session, %error, "what broke off of a session is left"),
         }
@@ -71,10 +73,11 @@ async fn complete_session(
     home: &Arc<TenantHome>,
     key: &SessionKey,
     records: &Records,
+    remains: &Shelf,
 ) -> Result<(), RuntimeError> {
     match records.info(key).await {
         // It is whole, or nothing of it was deleted.
-        Ok(info) if info.events > 0 => return Ok(()),
+        Ok(info) if info.events > 0 => return remains.take_back(key.session).await,
         // Nobody was given what holds nothing.
         Ok(_) => match records.journal().delete_session(key).await {
             Ok(()) | Err(JournalError::NotFound { .. }) => {}

@@ -1,7 +1,7 @@
-//! Deleting a session: its record, its workspace, and those of its skills that no other session has.
+//! Deleting a session: its record, its workspace, those of its skills that no other session has, and its files at its model's service.
 //!
 //! What is begun is noted on the disk before, and the note removed when all of it was done: what breaks off in between, the next
-//! start completes.
+//! start completes. What it has at a service is noted before its record is removed (`remains`), and deleted there behind all else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use conjure_actors::session::SessionError;
 use conjure_base::{Clock as _, Deadline, Digest, SessionId, SystemClock, TenantId};
-use conjure_conversation::PinnedSkill;
+use conjure_conversation::{PinnedSkill, Profile};
 use conjure_journal::{JournalError, SessionKey};
 
 use super::error::RuntimeError;
@@ -17,9 +17,10 @@ use super::handle::Runtime;
 use super::home::TenantHome;
 use super::outfit::blocking;
 use super::records::Records;
+use super::remains::{Deletion, Parting};
 
 /// How long a session may take to stop for good.
-const STOPPING: Duration = Duration::from_secs(30);
+pub(super) const STOPPING: Duration = Duration::from_secs(30);
 
 /// How long one whose deletion was refused waits for others of this process who open or delete.
 const REFUSED: Duration = Duration::from_millis(500);
@@ -52,56 +53,78 @@ impl Runtime {
     /// Forgets a session for ever: its record, and its own workspace. One that is live here is stopped first. It goes on when
     /// the future is dropped.
     ///
+    /// Files that it has at its model's service, artifacts that it was given and what the service's tools made, are deleted there, too. No
+    /// service holds up the deletion here: what it has not deleted after ten seconds is told by [`Deletion::left`], noted in the data
+    /// folder, and tried again in the background until it is gone, also by later processes. Where the service refuses, or the key is not
+    /// known any more, it is given up after some days and twenty tries, with a warning in the log that says what stays where.
+    ///
     /// # Errors
     /// [`RuntimeError::NotFound`] when the tenant has none of this id: where a deletion broke off after the record was gone, the
     /// workspace that it left is removed even so. When another process has it, or it does not stop.
-    pub async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), RuntimeError> {
+    pub async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<Deletion, RuntimeError> {
         let (runtime, key) = (self.clone(), SessionKey::new(tenant.clone(), id));
-        let deleting = async move { runtime.remove(&key, Kept::AsRecorded, Only::Always).await };
+        let deleting = async move {
+            let parting = runtime.remove(&key, Kept::AsRecorded, Only::Always).await?;
+            Ok(runtime.part(parting).await)
+        };
         self.inner.work.whole("the deletion of a session", deleting).await
     }
 
     /// The same for a session that holds so many events, still; another one is kept, which is an error.
     pub(super) async fn delete_unchanged(&self, key: SessionKey, events: u64) -> Result<(), RuntimeError> {
         let runtime = self.clone();
-        let deleting = async move { runtime.remove(&key, Kept::AsRecorded, Only::Unchanged(events)).await };
+        let deleting = async move {
+            // The janitor looks after what it leaves at a service.
+            runtime.remove(&key, Kept::AsRecorded, Only::Unchanged(events)).await.map(drop)
+        };
         self.inner.work.whole("the deletion of a session", deleting).await
     }
 
-    pub(super) async fn remove(&self, key: &SessionKey, kept: Kept, only: Only) -> Result<(), RuntimeError> {
+    pub(super) async fn remove(
+        &self,
+        key: &SessionKey,
+        kept: Kept,
+        only: Only,
+    ) -> Result<Parting, RuntimeError> {
         let deadline = SystemClock.deadline(STOPPING);
         let records = self.records().await?;
-        let kept = match kept {
-            Kept::These(skills) => Some(skills),
+        let (kept, profile) = match kept {
+            Kept::These(skills) => (Some(skills), None),
             Kept::AsRecorded => match records.profile(key).await {
-                Ok(profile) => Some(profile.skills),
+                Ok(profile) => (Some(profile.skills.clone()), Some(profile)),
                 // A deletion may have broken off: its workspace may be there even so.
-                Err(RuntimeError::NotFound { .. }) => Some(Vec::new()),
+                Err(RuntimeError::NotFound { .. }) => (Some(Vec::new()), None),
                 // One that cannot be read can be deleted.
-                Err(RuntimeError::Unreadable { .. }) => None,
+                Err(RuntimeError::Unreadable { .. }) => (None, Some(Profile::default())),
                 Err(error) => return Err(error),
             },
         };
+        let mut parting = Parting::default();
         match self.free(key, &records).await {
             Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
         // Asking makes none.
         let tree = &self.inner.tree;
-        let deleting = async || -> Result<(), RuntimeError> {
-            match only {
-                Only::Always => tree.delete(key, deadline).await?,
+        let mut deleting = async || -> Result<(), RuntimeError> {
+            match (only, &profile) {
                 // Also who only looks at it, or works with its files, uses it: no event tells of that.
-                Only::Unchanged(_) if tree.knows(key) => {
+                (Only::Unchanged(_), _) if tree.knows(key) => {
                     let reason = "somebody has taken it up since it was looked at".to_owned();
-                    return Err(SessionError::TakenOver { reason }.into());
+                    Err(SessionError::TakenOver { reason }.into())
                 }
-                Only::Unchanged(events) => tree.delete_unchanged(key, events, deadline).await?,
+                (_, Some(profile))
+                    if kept.is_none() || self.inner.outfitter.may_have_files(&key.tenant, profile) =>
+                {
+                    self.delete_noted(key, profile, only, &mut parting, deadline).await
+                }
+                (Only::Always, _) => Ok(tree.delete(key, deadline).await?),
+                (Only::Unchanged(events), _) => Ok(tree.delete_unchanged(key, events, deadline).await?),
             }
-            Ok(())
         };
         let Some(home) = self.inner.outfitter.existing(key).await? else {
-            return deleting().await;
+            let deleted = deleting().await;
+            return deleted.map(|()| parting);
         };
         let pass = home.gate.pass(deadline).await?;
         home.mark(key.session).await?;
@@ -126,7 +149,7 @@ impl Runtime {
                 tracing::warn!(session = %key, %error, "the skills of a deleted session are left to the next start");
             }
         }
-        deleted
+        deleted.map(|()| parting)
     }
 }
 

@@ -53,6 +53,11 @@ impl Disk {
         .boxed()
     }
 
+    /// The folder of the folders in which tenants' large bodies lie.
+    pub(super) fn bodies(&self) -> PathBuf {
+        SqliteJournal::bodies(&self.folder)
+    }
+
     /// Resolves when all that was accepted is on the disk, and the files are closed.
     pub(super) async fn close(&self) {
         let (Slot::Fresh(journal) | Slot::Used(journal)) = self.slot().clone();

@@ -1,6 +1,7 @@
 //! Why a runtime did not do what it was asked.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use conjure_actors::artifacts::ArtifactFailure;
 use conjure_actors::registry::RegistryError;
@@ -325,6 +326,17 @@ impl RuntimeError {
             Self::JournalAway { .. } | Self::Busy { .. } => true,
             Self::Sandbox(error) => error.is_retryable(),
             _ => false,
+        }
+    }
+
+    /// When it is worth another try, where something was too full for this one.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Session(error) => error.retry_after(),
+            Self::Sandbox(error) => error.retry_after(),
+            Self::Journal(error) => error.retry_after(),
+            _ => None,
         }
     }
 

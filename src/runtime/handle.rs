@@ -13,6 +13,7 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 use super::error::RuntimeError;
 use super::hosts::Presence;
 use super::outfit::Outfitter;
+use super::remains::Shelf;
 use super::storage::Storage;
 use super::work::{Closed, Work};
 
@@ -71,6 +72,8 @@ pub(super) struct Inner {
     pub(super) work: Work,
     pub(super) tree: tree::Runtime,
     pub(super) outfitter: Outfitter,
+    /// What is to be deleted at services.
+    pub(super) remains: Shelf,
     /// Closed when the tree has ended.
     pub(super) storage: Storage,
     /// Left last; `None`: nobody else has the data.

@@ -4,6 +4,7 @@
 //! <data>/journal/                     the sessions' records
 //! <data>/hosts/                       which processes have the folder
 //! <data>/deleting/TENANT              a tenant that is being deleted
+//! <data>/remains/                     what deleted sessions have at models' services yet
 //! <data>/containers                   says that sessions had containers, so that each start looks for such as are left
 //! <data>/pool/                        the folders of sandboxes that are nobody's yet, and of those that sessions took
 //! <data>/tenants/TENANT/              the data folder of a tenant: its store, its sandboxes, its workspaces

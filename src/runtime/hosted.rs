@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use conjure_artifact::{ArtifactError, ArtifactUpload, OutputStore, Retry, ServiceFiles};
-use conjure_conversation::{Artifact, Block, HostedFiles, HostedSkill, Hosting, Model};
+use conjure_artifact::{ArtifactError, ArtifactUpload, FileRemoval, OutputStore, Retry, ServiceFiles};
+use conjure_base::TurnId;
+use conjure_conversation::{Artifact, Block, CallEffects, HostedFiles, HostedSkill, Hosting, Model, Request};
 use futures_util::future::BoxFuture;
 
 use super::error::RuntimeError;
@@ -82,6 +83,30 @@ pub(crate) fn files_of(
         HostedFiles::Unsaid => return Err(unsaid()),
     };
     Ok(Some(files))
+}
+
+/// What deletes files of sessions of this model, or why there is nothing.
+pub(crate) fn removal_of(name: &str, model: &dyn Model) -> Result<Arc<dyn FileRemoval>, String> {
+    if let HostedFiles::There(files) = model.hosted_files()
+        && let Ok(files) = files.downcast::<ServiceFiles>()
+    {
+        return Ok(Arc::clone(&files.removal));
+    }
+    Err(format!("the model `{name}` has no files with a service, or does not say where"))
+}
+
+/// Whether a model's calls may do something at its service although the session asks for nothing.
+pub(crate) fn acts(model: &dyn Model) -> bool {
+    let asks_for_nothing = Request {
+        turn: TurnId::FIRST,
+        call: 1,
+        instructions: Vec::new(),
+        tools: Arc::default(),
+        messages: Vec::new(),
+        container: None,
+        hosted: Arc::default(),
+    };
+    model.effects(&asks_for_nothing) == CallEffects::Possible
 }
 
 #[cfg(feature = "anthropic")]

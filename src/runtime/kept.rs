@@ -10,14 +10,15 @@
 //!
 //! State: these links. A content is linked before it is recorded that the session has it, and its link goes after it is recorded that the
 //! session does not have it any more: a crash leaves links that nobody needs, and never too few. The next incarnation links what the record
-//! names, and then removes what was there before it; all go with the session. Where a link cannot be, there is a copy, and a content that the
+//! names, and then removes what was there before it; of a session that is put away the janitor removes what its record does not name, once
+//! its artifacts have expired by their time (`chores/artifacts.rs`); all go with the session. Where a link cannot be, there is a copy, and a content that the
 //! store has lost is put back from it. Sessions in memory have none of this: they do not live so long.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +34,9 @@ use futures_util::future::BoxFuture;
 use super::error::RuntimeError;
 use super::home::TenantHome;
 
+/// How often a folder is made anew that goes while it is made.
+const RACES: u32 = 8;
+
 /// Where the contents of a session's artifacts are kept.
 fn folder_of(tenant: &Path, session: SessionId) -> PathBuf {
     tenant.join("artifacts").join(session.to_string())
@@ -43,6 +47,65 @@ pub(crate) fn remove_kept(home: &TenantHome, session: SessionId) -> Result<(), R
     let folder = folder_of(home.data.path(), session);
     let removed = unless_absent(fs::remove_dir_all(&folder));
     removed.map(drop).map_err(|error| RuntimeError::data(&folder, &error))
+}
+
+/// The sessions of a tenant of which contents are kept, in order. Blocks.
+pub(crate) fn kept_sessions(tenant: &Path) -> Result<Vec<SessionId>, RuntimeError> {
+    let folder = tenant.join("artifacts");
+    let names = names_in(&folder).map_err(|error| RuntimeError::data(&folder, &error))?;
+    let mut sessions: Vec<SessionId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    sessions.sort_unstable();
+    Ok(sessions)
+}
+
+/// Removes the links that incarnations of a session have which were before this epoch, but for those that are wanted, and folders that
+/// are empty then. Which contents were let go of: of a copy, nobody knows whether somebody else has one. Blocks.
+pub(crate) fn let_go(
+    tenant: &Path,
+    session: SessionId,
+    epoch: Epoch,
+    wanted: &BTreeSet<String>,
+) -> Result<Vec<Digest>, RuntimeError> {
+    let folder = folder_of(tenant, session);
+    let gone = remove_links(&folder, epoch, wanted);
+    gone.map_err(|error| RuntimeError::data(&folder, &error))
+}
+
+fn remove_links(folder: &Path, epoch: Epoch, wanted: &BTreeSet<String>) -> Result<Vec<Digest>, StoreError> {
+    let mut let_go = Vec::new();
+    for incarnation in before(folder, epoch)? {
+        if !incarnation.is_dir() {
+            removed(&incarnation, |path| fs::remove_file(path))?;
+            continue;
+        }
+        for name in names_in(&incarnation)? {
+            let path = incarnation.join(&name);
+            if wanted.contains(&name) {
+                continue;
+            }
+            let is_link = path.symlink_metadata().is_ok_and(|link| link.nlink() > 1);
+            removed(&path, |path| fs::remove_file(path))?;
+            let_go.extend(format!("sha256:{name}").parse::<Digest>().ok().filter(|_| is_link));
+        }
+        remove_empty(&incarnation)?;
+    }
+    remove_empty(folder)?;
+    Ok(let_go)
+}
+
+/// Removes a folder in which there is nothing.
+fn remove_empty(folder: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        done => removed(folder, |_| done),
+    }
+}
+
+/// What lies in a session's folder and is of no incarnation of this epoch or a later one.
+fn before(folder: &Path, epoch: Epoch) -> Result<Vec<PathBuf>, StoreError> {
+    let mut names = names_in(folder)?;
+    names.retain(|name| name.parse().map_or(true, |of: u64| of < epoch.number()));
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
 /// The links of one session.
@@ -92,7 +155,7 @@ impl Kept {
                 removed(&path.join(name), |path| fs::remove_file(path))?;
             }
         }
-        let before = self.before(epoch)?;
+        let before = before(&self.folder, epoch)?;
         if !wanted.is_empty() {
             let own = Own::make(path.clone())?;
             for digest in wanted.values() {
@@ -121,13 +184,6 @@ impl Kept {
         Ok(())
     }
 
-    /// What lies there and is of no later incarnation.
-    fn before(&self, epoch: Epoch) -> Result<Vec<PathBuf>, StoreError> {
-        let mut names = names_in(&self.folder)?;
-        names.retain(|name| name.parse().map_or(true, |of: u64| of < epoch.number()));
-        Ok(names.into_iter().map(|name| self.folder.join(name)).collect())
-    }
-
     /// Puts a content back into the store that only an earlier incarnation has. Whether there was one.
     fn put_back(&self, digest: &Digest, before: &[PathBuf]) -> Result<bool, StoreError> {
         for folder in before.iter().filter(|path| path.is_dir()) {
@@ -151,8 +207,16 @@ struct Own {
 
 impl Own {
     fn make(path: PathBuf) -> Result<Self, StoreError> {
-        let made =
-            DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| File::open(&path));
+        let make =
+            || DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| File::open(&path));
+        let mut made = make();
+        // A janitor removes the folder above while it is empty: it has no other reason to, so it has seen this one by then.
+        for _ in 0..RACES {
+            match made {
+                Err(ref error) if error.kind() == io::ErrorKind::NotFound => made = make(),
+                _ => break,
+            }
+        }
         match made {
             Ok(opened) => Ok(Self { path, opened }),
             Err(error) => Err(failed("make", &path, error)),

@@ -33,6 +33,7 @@ mod skills;
 mod tenants;
 
 mod handle;
+mod remains;
 mod work;
 
 mod broken_off;
@@ -51,6 +52,7 @@ pub use handle::Runtime;
 pub use inputs::{InputFault, redactor_of_inputs};
 pub use options::RuntimeOptions;
 pub use records::{Contents, SessionContents, SessionList, SessionSummary};
+pub use remains::{Deletion, LeftAtService, SkillFate, SkillsAtService};
 pub use sandboxes::ExecutorFactory;
 pub use spec::SessionSpec;
 pub use tenants::{DiskUsage, Tenant, TenantPolicy, TenantUsage};

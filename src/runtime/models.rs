@@ -111,6 +111,12 @@ impl Models {
         None
     }
 
+    /// The client of its key, where it has one.
+    #[cfg(feature = "anthropic")]
+    pub(crate) const fn client(&self) -> Option<&crate::anthropic::Client> {
+        self.client.as_ref()
+    }
+
     /// The name of the model of a session that names this one, or none, and whose tenant has models of its own.
     pub(crate) fn name<'m>(
         &'m self,
@@ -133,7 +139,13 @@ impl Models {
         Ok(Arc::new(AdmittedModel::new(model, gate.clone(), tenant.clone(), ADMITTED_WITHIN)))
     }
 
-    fn named(&self, own: &Self, name: &str, config: &Config) -> Result<Arc<dyn Model>, RuntimeError> {
+    /// The same, in front of which there is no gate.
+    pub(crate) fn named(
+        &self,
+        own: &Self,
+        name: &str,
+        config: &Config,
+    ) -> Result<Arc<dyn Model>, RuntimeError> {
         if let Some(given) = own.given.get(name).or_else(|| self.given.get(name)) {
             return Ok(Arc::clone(given));
         }

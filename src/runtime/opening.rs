@@ -130,7 +130,7 @@ impl Runtime {
     /// Leaves nothing of a session that nobody has.
     async fn undo(&self, key: &SessionKey, kept: Kept) {
         match self.remove(key, kept, Only::Always).await {
-            Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
+            Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
             Err(error) => tracing::warn!(session = %key, %error, "a session that nobody has is left"),
         }
     }
@@ -149,6 +149,8 @@ async fn give_all(session: Session, artifacts: Vec<(String, Source)>) -> Result<
     for (name, source) in artifacts {
         handle.register(&name, source).await.map_err(|error| match error {
             SessionError::Artifact(failure) => RuntimeError::Artifact { name, failure },
+            SessionError::Quota(exceeded) => RuntimeError::Quota(exceeded),
+            SessionError::Unmeasured { tenant, reason } => RuntimeError::Unmeasured { tenant, reason },
             other => other.into(),
         })?;
     }

@@ -12,7 +12,8 @@ use conjure_actors::executors::ExecutorSource;
 use conjure_actors::pool::PoolStats;
 use conjure_actors::session::{Fitting, Outfit, SessionParts};
 use conjure_actors::supervision::Failure;
-use conjure_artifact::{OutputStore, Uploads, WorkspaceOutputs};
+use conjure_actors::tenants::Tenancy;
+use conjure_artifact::{FileRemoval, OutputStore, Uploads, WorkspaceOutputs};
 use conjure_base::{Redactor, TenantId};
 use conjure_conversation::{Activation, Model, Profile, ToolDefinition};
 use conjure_journal::SessionKey;
@@ -169,13 +170,51 @@ impl Outfitter {
         self.inner.sandboxes.meters().check(tenant).await
     }
 
-    /// What a tenant's data folder takes.
+    /// What tenants have recorded counts from now on, with large bodies in this folder.
+    pub(crate) fn count_recorded(&self, tenancy: Tenancy, bodies: PathBuf) {
+        self.inner.sandboxes.meters().count_recorded(tenancy, bodies);
+    }
+
+    /// What a tenant takes of the disk.
     pub(crate) async fn measure(
         &self,
         tenant: &TenantId,
         freshness: Freshness,
     ) -> Result<DiskUsage, RuntimeError> {
         self.inner.sandboxes.meters().measure(tenant, freshness).await
+    }
+
+    /// What deletes files of sessions of this tenant whose model has this name, or none.
+    ///
+    /// # Errors
+    /// Why there is nothing, in words.
+    pub(crate) fn removal(
+        &self,
+        tenant: &TenantId,
+        model: Option<&str>,
+    ) -> Result<Arc<dyn FileRemoval>, String> {
+        let (name, model) = self.bare_model(tenant, model).map_err(|error| error.to_string())?;
+        hosted::removal_of(&name, &*model)
+    }
+
+    /// Whether sessions of this profile may have files at their model's service: where they ask for skills of it, where the model's client
+    /// runs some by itself, and where it is not known whether it does.
+    pub(crate) fn may_have_files(&self, tenant: &TenantId, profile: &Profile) -> bool {
+        let acts = || match self.bare_model(tenant, profile.model.as_deref()) {
+            Ok((_, model)) => hosted::acts(&*model),
+            Err(_) => true,
+        };
+        !profile.hosted.is_empty() || acts()
+    }
+
+    fn bare_model(
+        &self,
+        tenant: &TenantId,
+        model: Option<&str>,
+    ) -> Result<(String, Arc<dyn Model>), RuntimeError> {
+        let policy = self.inner.sandboxes.policies().of(tenant);
+        let name = self.inner.models.name(&policy.models, model)?;
+        Ok((name.to_owned(), self.inner.models.named(&policy.models, name, &self.inner.config)?))
     }
 
     /// The name of the model of a session of this tenant that names this one, or none.
@@ -365,6 +404,8 @@ impl Inner {
 
     /// Blocks.
     fn make(&self, key: &SessionKey, profile: &Profile) -> Result<Parts, RuntimeError> {
+        // Also who has a handle starts no session of a tenant that goes.
+        self.gone.check(&key.tenant)?;
         let policy = self.sandboxes.policies().of(&key.tenant);
         let model = self.models.name(&policy.models, profile.model.as_deref())?;
         let gate = self.sandboxes.policies().model_calls();

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_actors::admission::Gate;
 use conjure_actors::executors::{ConnectorSource, ExecutorSource};
 use conjure_actors::pool::{Pool, PoolOptions, PoolSpec, PoolStats, Spare as Waiting, SpareSource};
 use conjure_actors::supervision::{ChildId, ChildSpec};
@@ -71,8 +72,8 @@ impl Pools {
                 spec: spec.clone(),
                 makings: OnceCell::new(),
             };
-            let pool = PoolSpec::new(name, maker, options).map_err(|error| failed(&error))?;
-            let (actor, pool) = pool.build().map_err(|error| failed(&error))?;
+            let (actor, pool) =
+                PoolSpec::new(name, maker, options).build().map_err(|error| failed(&error))?;
             if size > 0 {
                 actors.push(actor);
             }
@@ -88,6 +89,11 @@ impl Pools {
 
     pub(crate) fn of(&self, kind: ExecutorKind) -> Option<&KindPool> {
         self.kinds.get(kind.as_str())
+    }
+
+    /// What the starts of each kind pass.
+    pub(crate) fn starts(&self) -> Vec<Gate> {
+        self.kinds.values().map(|kind| kind.pool.starts().clone()).collect()
     }
 
     /// How those are that have spares.

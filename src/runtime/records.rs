@@ -11,7 +11,8 @@ use conjure_conversation::{
     next, session_events,
 };
 use conjure_journal::{
-    Journal, JournalError, ListCursor, Owner, PageLimit, Recorded, SessionInfo, SessionKey, load_all,
+    EventPage, Journal, JournalError, ListCursor, Owner, PageLimit, Recorded, SessionInfo, SessionKey,
+    load_all,
 };
 
 use super::error::RuntimeError;
@@ -123,6 +124,16 @@ impl Records {
             EventKind::Opened { profile } => Ok(*profile),
             _ => Ok(Profile::default()),
         }
+    }
+
+    /// Some of a session's events, from this one on.
+    pub(crate) async fn page(
+        &self,
+        key: &SessionKey,
+        from: u64,
+        limit: PageLimit,
+    ) -> Result<EventPage, RuntimeError> {
+        self.journal.load(key, from, limit).await.map_err(|error| not_found(key, error))
     }
 
     /// Leaves of these contents of skills those that no session of the tenant has. Reads the first event of each session, the
@@ -334,7 +345,7 @@ impl Records {
     }
 }
 
-fn read(key: &SessionKey, recorded: &Recorded) -> Result<Event, RuntimeError> {
+pub(crate) fn read(key: &SessionKey, recorded: &Recorded) -> Result<Event, RuntimeError> {
     let unreadable = |reason: String| RuntimeError::Unreadable {
         session: key.session,
         reason: format!("event {}: {reason}", recorded.seq),

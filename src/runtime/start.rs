@@ -11,7 +11,7 @@ use conjure_journal::{MemoryJournal, Owner};
 
 use super::artifacts::ArtifactDesk;
 use super::broken_off::complete;
-use super::chores::{Premises, chores};
+use super::chores::{Premises, SERVICE_FILES, chores};
 use super::error::RuntimeError;
 use super::handle::{Inner, Runtime};
 use super::home::Home;
@@ -20,15 +20,19 @@ use super::models::Clients;
 use super::options::{Record, RuntimeOptions};
 use super::outfit::{Outfitter, blocking};
 use super::pools::Pools;
+use super::remains::Shelf;
 use super::sandboxes::Sandboxes;
 use super::skills::default_key;
 use super::storage::Storage;
 use super::sweep::{Engines, bury, sweep_groups, tidy_folders};
-use super::tenants::{Policies, complete_tenants};
+use super::tenants::{Gates, Policies, complete_tenants};
 use super::work::Work;
 
 /// How long the skills of the configuration's folders may take to be found.
 const LOADING: Duration = Duration::from_secs(60);
+
+/// How long it is tried at the start what is left to be deleted at services. It goes on beside whatever else is done.
+const TRYING: Duration = Duration::from_secs(60);
 
 impl Runtime {
     /// Starts a runtime, and returns when its journal is open and the skills of its folders are found.
@@ -50,9 +54,14 @@ impl Runtime {
         options.models.connect(&options.config, &clients)?;
         let gate =
             |given: Option<Gate>, what| given.unwrap_or_else(|| Gate::new(what, u32::MAX, Share::default()));
+        let settings = options.pool.over(options.config.pool());
+        let (pools, actors) = Pools::make(&options.config, settings, home.path())?;
         let policies = Policies::new(
-            gate(options.sandbox_gate.take(), "the sandboxes"),
-            gate(options.model_gate.take(), "the model calls"),
+            Gates {
+                sandboxes: gate(options.sandbox_gate.take(), "the sandboxes"),
+                model_calls: gate(options.model_gate.take(), "the model calls"),
+                starts: pools.starts(),
+            },
             std::mem::take(&mut options.standard),
             std::mem::take(&mut options.tenants),
             (clients, options.models.key_digest()),
@@ -70,8 +79,6 @@ impl Runtime {
         let engines = Engines::of(&options);
         engines.sweep(&home).await;
         let premises = Premises::new(Arc::clone(&home), presence.clone(), engines);
-        let settings = options.pool.over(options.config.pool());
-        let (pools, actors) = Pools::make(&options.config, settings, home.path())?;
         if settings.docker.is_some_and(|size| size > 0) {
             let noting = Arc::clone(&home);
             blocking("noting that there are containers", move || noting.note_containers()).await?;
@@ -79,37 +86,54 @@ impl Runtime {
         let of_config = || options.config.compaction().map(Into::into);
         let compaction = options.compaction.take().or_else(of_config);
         let scopes = options.config.skill_scopes(options.project.as_deref());
-        let desk = ArtifactDesk::of(&options.config, options.fetch.take(), policies.clone())?;
+        let sandboxes = Sandboxes::new(options.own, policies.clone(), &home, pools);
+        let meters = sandboxes.meters().clone();
+        let desk = ArtifactDesk::of(&options.config, options.fetch.take(), policies.clone(), meters)?;
+        let artifacts = options.config.artifacts();
         let outfitter = Outfitter::new(
             options.config,
             Arc::clone(&home),
             options.models,
             options.tools,
             options.approver,
-            Sandboxes::new(options.own, policies.clone(), &home, pools),
+            sandboxes,
             desk,
         );
         outfitter.check_tools()?;
+        let opener = storage.opener(policies.weights());
         let mut made =
-            tree::RuntimeOptions::new(storage.opener(), Arc::new(outfitter.holding(presence.clone())), owner);
+            tree::RuntimeOptions::new(opener, Arc::new(outfitter.holding(presence.clone())), owner);
         made.sessions.compaction = compaction;
         (options.treat)(&mut made.sessions);
         made.registry = options.registry;
         made.sessions_per_tenant = options.sessions_per_tenant;
         made.metrics = options.metrics;
-        made.chores = chores(&premises, options.retention);
+        made.chores = chores(&premises, options.retention, artifacts);
         made.clock = options.clock;
         let tree = tree::Runtime::spawn_with_pools(made, actors).await?;
+        if let Some(bodies) = storage.bodies() {
+            outfitter.count_recorded(tree.tenancy().clone(), bodies);
+        }
         tree.tenancy().set_standard(policies.standard().terms().clone());
         for tenant in policies.own() {
             tree.set_terms(&tenant, Some(policies.of(&tenant).terms().clone()));
         }
-        let runtime =
-            Self { inner: Arc::new(Inner { work: Work::default(), tree, outfitter, storage, presence }) };
+        let remains = Shelf::of(&home);
+        let inner = Inner { work: Work::default(), tree, outfitter, remains, storage, presence };
+        let runtime = Self { inner: Arc::new(inner) };
         premises.opened(&runtime);
         if record == Record::OnDisk {
             complete_tenants(&runtime).await?;
             complete(&home, &runtime.records().await?).await?;
+            // A process that lives for a moment may be all that there is.
+            if !runtime.inner.remains.names().await?.is_empty() {
+                let janitor = runtime.janitor().clone();
+                let trying = async move {
+                    // What comes of it, the janitor tells.
+                    let _ = janitor.run(SERVICE_FILES, SystemClock.deadline(TRYING)).await;
+                };
+                runtime.inner.work.aside(trying);
+            }
         }
         if let Some(key) = default_key() {
             let deadline = SystemClock.deadline(LOADING);

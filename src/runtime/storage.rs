@@ -2,19 +2,21 @@
 //!
 //! State: the journal that is open. What was acknowledged is on the disk; in memory, it is gone with the process.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure_actors::journal::OpenJournal;
-use conjure_journal::{Journal, MemoryJournal};
+use conjure_journal::{Journal, JournalError, MemoryJournal, Weights};
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 
 #[cfg(feature = "sqlite")]
 use super::disk::Disk;
 use super::error::RuntimeError;
 use super::options::RuntimeOptions;
 
-/// The journal, to be opened, opened anew, and closed.
+/// The journal, to be opened, opened anew, and closed. Clones are the same.
+#[derive(Clone)]
 pub(crate) enum Storage {
     Memory(MemoryJournal),
     #[cfg(feature = "sqlite")]
@@ -33,21 +35,38 @@ impl Storage {
         Err(RuntimeError::NoJournal { path: folder.to_owned() })
     }
 
-    /// Opens the journal, also anew.
-    pub(crate) fn opener(&self) -> Arc<OpenJournal> {
+    /// Opens the journal, also anew: tenants have their part of it by these weights each time.
+    pub(crate) fn opener(&self, weights: &Weights) -> Arc<OpenJournal> {
+        let (storage, weights) = (self.clone(), weights.clone());
+        Arc::new(move || {
+            let (opening, weights) = (storage.next(), weights.clone());
+            async move {
+                let journal = opening.await?;
+                journal.set_weights(weights);
+                Ok(journal)
+            }
+            .boxed()
+        })
+    }
+
+    /// The journal that is to be used next.
+    fn next(&self) -> BoxFuture<'static, Result<Arc<dyn Journal>, JournalError>> {
         match self {
             Self::Memory(journal) => {
-                let journal = journal.clone();
-                Arc::new(move || {
-                    let journal = journal.clone();
-                    async move { Ok(Arc::new(journal) as Arc<dyn Journal>) }.boxed()
-                })
+                let journal: Arc<dyn Journal> = Arc::new(journal.clone());
+                std::future::ready(Ok(journal)).boxed()
             }
             #[cfg(feature = "sqlite")]
-            Self::Disk(disk) => {
-                let disk = disk.clone();
-                Arc::new(move || disk.next())
-            }
+            Self::Disk(disk) => disk.next(),
+        }
+    }
+
+    /// The folder of the folders in which tenants' large bodies lie, where anything lies on the disk.
+    pub(crate) fn bodies(&self) -> Option<PathBuf> {
+        match self {
+            Self::Memory(_) => None,
+            #[cfg(feature = "sqlite")]
+            Self::Disk(disk) => Some(disk.bodies()),
         }
     }
 

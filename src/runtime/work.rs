@@ -80,6 +80,25 @@ impl Work {
         }
     }
 
+    /// Does it beside everything else, for as long as nobody closes: it is not waited for.
+    pub(crate) fn aside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let closed = self.closed.clone();
+        let task = async move {
+            tokio::select! {
+                biased;
+                () = closed.cancelled() => {}
+                () = work => {}
+            }
+        };
+        // Whoever is closing wants no more of it.
+        let _ = self.begin(task);
+    }
+
+    /// Resolves when nothing more is to be begun.
+    pub(crate) async fn closing(&self) {
+        self.closed.cancelled().await;
+    }
+
     fn begin(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), RuntimeError> {
         // From here on, whoever closes waits.
         let _counted = self.tasks.token();

@@ -127,3 +127,24 @@ fn what_the_service_keeps_is_listed() {
     assert!(shown.find(table).unwrap() < shown.find(quarters).unwrap(), "{shown}");
     assert!(shown.contains("hosted     xlsx latest"), "{shown}");
 }
+
+#[test]
+fn what_the_service_keeps_goes_with_the_session_or_is_told() {
+    let made = || HostedRun::new("make").with_file("table.xlsx", "cells").saying("Made it.").into();
+    let bed = Bed::start(vec![made(), made()]);
+    bed.run(&["Make a table."]).finish().code(0);
+    let deleted = bed.conjure(&["sessions", "delete", &bed.session()]).finish().code(0);
+    assert!(
+        deleted.stderr.contains("is forgotten") && !deleted.stderr.contains("left"),
+        "{}",
+        deleted.stderr
+    );
+    assert!(bed.fake.files().is_empty());
+    // Without the key there is nobody who could.
+    bed.run(&["Make a table."]).finish().code(0);
+    let id = bed.session();
+    let deleted = bed.conjure(&["sessions", "delete", &id]).env("ANTHROPIC_API_KEY", "").finish().code(0);
+    let told = format!("1 file of {id} is left at its model's service: ");
+    assert!(deleted.stderr.contains("is forgotten") && deleted.stderr.contains(&told), "{}", deleted.stderr);
+    assert_eq!(bed.fake.files().len(), 1);
+}

@@ -1,6 +1,7 @@
-//! Two tenants whose sessions are interleaved, each with secrets everywhere (A12): in its skills, its artifacts, its environment,
-//! its prompts, its answers, its files, and among what must not leave. Nothing of the one is ever seen by the other: not by its
-//! model, nor by its listeners, nor by its commands, nor in its folders; and no session is found by who has it not.
+//! Two tenants whose sessions are interleaved, each with secrets everywhere (A12): in its skills, its artifacts, what its URLs led
+//! to, its environment, its prompts, its answers, its files, and among what must not leave. They take their sandboxes from one pool.
+//! Nothing of the one is ever seen by the other: not by its model, nor by its listeners, nor by its commands, nor in its folders; and
+//! no session is found by who has it not.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,6 +14,8 @@ use conjure::{
 };
 
 use crate::runtime_bed::{Host, ask, soon, tenant};
+use crate::runtime_fetch::{Web, lax, read};
+use crate::runtime_pools::{spares, until};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
@@ -76,7 +79,7 @@ async fn register(runtime: &Runtime, host: &Host, whose: &str) {
     runtime.registry().register(key, spec, soon()).await.unwrap();
 }
 
-fn spec(whose: &str) -> SessionSpec {
+fn spec(whose: &str, url: &str) -> SessionSpec {
     SessionSpec::new(tenant(whose))
         .catalog("books")
         .base_prompt(canary(whose, "prompt"))
@@ -84,6 +87,7 @@ fn spec(whose: &str) -> SessionSpec {
         .secret("VAULT", canary(whose, "secret"))
         .metadata("note", canary(whose, "metadata"))
         .artifact("report", ArtifactSource::content(canary(whose, "artifact"), "text/plain"))
+        .artifact("page", ArtifactSource::url(url))
 }
 
 /// What a command finds wherever it may look: its own files and variables, and those of everything that it can see.
@@ -132,7 +136,10 @@ async fn nothing_crosses(host: Host) {
             async move { Ok(answer) }
         })
     };
+    // One address leads each tenant to something else, which is kept for that tenant alone.
+    let web = Web::saying(|number| canary(TENANTS[(number as usize - 1) % 2], "page")).await;
     let options = RuntimeOptions::from(host.config()).model("echo", model);
+    let options = options.fetch(web.fetch(&host)).pool(spares(host.kind, 2));
     let runtime = Runtime::spawn(options.clone()).await.unwrap();
     let mut sessions = Vec::new();
     for whose in TENANTS {
@@ -140,9 +147,14 @@ async fn nothing_crosses(host: Host) {
     }
     for round in 0..2 {
         for whose in TENANTS {
-            sessions.push((whose, round, runtime.open(spec(whose)).await.unwrap()));
+            let session = runtime.open(spec(whose, &web.url())).await.unwrap();
+            assert_eq!(read(&session, "file://page").await, canary(whose, "page"));
+            sessions.push((whose, round, session));
         }
     }
+    assert_eq!(web.asked(), 2, "each once");
+    // Some have what was ready before anybody came.
+    until(&runtime, |pool| pool.ready == 2).await;
     // Each leaves something behind, then looks around; all at once, twice.
     for _ in 0..2 {
         let turns = sessions.iter().map(|(whose, round, session)| async move {
@@ -157,6 +169,8 @@ async fn nothing_crosses(host: Host) {
         });
         futures_util::future::join_all(turns).await;
     }
+
+    assert!(runtime.pools()[0].hits >= 2, "{:?}", runtime.pools());
 
     // What models were sent is of one tenant each, and what listeners hear is of theirs.
     for request in sent.lock().unwrap().iter() {
@@ -189,6 +203,7 @@ async fn nothing_crosses(host: Host) {
     for whose in TENANTS {
         let kept = contents(&host.data().join("tenants").join(whose));
         assert_eq!(seen_in(&kept), BTreeSet::from([whose]));
+        assert!(kept.contains(&canary(whose, "page")), "what was fetched");
     }
     let all = contents(&host.data());
     assert!(all.contains(&canary("acme", "prompt")) && !all.contains("-secret"));
@@ -212,7 +227,7 @@ async fn nothing_crosses(host: Host) {
 
 #[tokio::test]
 async fn nothing_of_a_tenant_is_seen_by_another_in_jails() {
-    nothing_crosses(Host::new(ExecutorKind::Jail)).await;
+    nothing_crosses(Host::with(ExecutorKind::Jail, lax())).await;
 }
 
 #[cfg(feature = "docker")]
@@ -220,5 +235,7 @@ async fn nothing_of_a_tenant_is_seen_by_another_in_jails() {
 fn nothing_of_a_tenant_is_seen_by_another_in_containers() {
     let Some(image) = crate::image::test_image() else { return };
     let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    threads.block_on(nothing_crosses(Host::in_containers(&image)));
+    let settings =
+        conjure::Settings { artifacts: lax().artifacts, ..crate::runtime_bed::of_containers(&image) };
+    threads.block_on(nothing_crosses(Host::with(ExecutorKind::Docker, settings)));
 }

@@ -17,7 +17,7 @@ use crate::runtime_bed::{Host, ask, soon, spec, tenant};
 use crate::runtime_programs::Sent;
 
 /// A server whose answers are numbered.
-struct Web {
+pub(crate) struct Web {
     address: SocketAddr,
     asked: Arc<AtomicU32>,
     serving: tokio::task::JoinHandle<()>,
@@ -31,6 +31,11 @@ impl Drop for Web {
 
 impl Web {
     async fn start() -> Self {
+        Self::saying(|number| format!("answer {number}")).await
+    }
+
+    /// With these bodies, of which the first one is number 1.
+    pub(crate) async fn saying(body: impl Fn(u32) -> String + Send + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(AtomicU32::new(0));
@@ -39,7 +44,7 @@ impl Web {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
                 let _ = stream.read(&mut [0; 4096]).await;
-                let body = format!("answer {number}");
+                let body = body(number);
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n";
                 let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
                 let _ = stream.write_all(answer.as_bytes()).await;
@@ -48,12 +53,17 @@ impl Web {
         Self { address, asked, serving }
     }
 
-    fn url(&self) -> String {
+    /// How many requests have come.
+    pub(crate) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/data.txt", self.address)
     }
 
     /// Fetches as the host's configuration says, and may dial this server.
-    fn fetch(&self, host: &Host) -> HttpFetch {
+    pub(crate) fn fetch(&self, host: &Host) -> HttpFetch {
         let addresses = AddressPolicy::public_only().allow_addresses([self.address.ip().into()]);
         let way_out = Egress::new(EgressPolicy::Full).with_addresses(addresses);
         let options = host.config().artifacts().unwrap();
@@ -67,7 +77,7 @@ fn said(one: u32, other: u32) -> (String, String) {
 }
 
 /// The host permits plain HTTP, and blocks no name.
-fn lax() -> Settings {
+pub(crate) fn lax() -> Settings {
     let artifacts = ArtifactSettings {
         allowed_schemes: Some(vec!["http".to_owned(), "https".to_owned()]),
         blocked_hosts: Some(Vec::new()),
@@ -76,7 +86,7 @@ fn lax() -> Settings {
     Settings { artifacts: Some(artifacts), ..Settings::default() }
 }
 
-async fn read(session: &Session, uri: &str) -> String {
+pub(crate) async fn read(session: &Session, uri: &str) -> String {
     let content = session.artifacts().open(uri).await.unwrap();
     let bytes: Vec<u8> = content.stream.map_ok(|piece| piece.to_vec()).try_concat().await.unwrap();
     String::from_utf8(bytes).unwrap()
@@ -100,14 +110,14 @@ async fn two_tenants_with_the_same_names_and_the_same_url_share_nothing() {
     let runtime = Runtime::spawn(host.options().fetch(web.fetch(&host))).await.unwrap();
     let of = |name: &str| SessionSpec::new(tenant(name)).artifact("api", ArtifactSource::url(web.url()));
     let (acme, other) = (runtime.open(of("acme")).await.unwrap(), runtime.open(of("other")).await.unwrap());
-    assert_eq!(web.asked.load(Ordering::SeqCst), 0, "registering fetches nothing");
+    assert_eq!(web.asked(), 0, "registering fetches nothing");
     assert_eq!(acme.artifacts().info("api").await.unwrap().size(), None);
     assert_eq!(read(&acme, "file://api").await, "answer 1");
     assert_eq!(read(&other, "file://api").await, "answer 2");
     // A second session of a tenant has what the first one fetched, and no other tenant's.
     let second = runtime.open(of("acme")).await.unwrap();
     assert_eq!(read(&second, "file://api").await, "answer 1");
-    assert_eq!(web.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(web.asked(), 2);
     let holds = |name: &str, text: &str| holds(&host.data().join("tenants").join(name), text);
     assert!(holds("acme", "answer 1") && holds("other", "answer 2"));
     assert!(!holds("acme", "answer 2") && !holds("other", "answer 1"));
@@ -129,7 +139,7 @@ async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
     let results = format!("{:?}", sent.last().messages.last().unwrap());
     assert!(results.contains("the input `path` could not be resolved"), "{results}");
     assert!(results.contains("private address"), "{results}");
-    assert_eq!(web.asked.load(Ordering::SeqCst), 0);
+    assert_eq!(web.asked(), 0);
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -151,7 +161,7 @@ async fn files_of_skills_and_bare_urls_are_read_where_a_tool_takes_a_path() {
     let results = format!("{:?}", sent.last().messages.last().unwrap());
     assert!(results.contains("echo hello") && results.contains("answer 1"), "{results}");
     assert!(results.contains("the input `path` could not be resolved"), "{results}");
-    assert_eq!(web.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(web.asked(), 1);
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -228,7 +238,7 @@ async fn a_quota_for_every_tenant_counts_and_the_bytes_of_what_goes_are_there_fo
     let session = runtime.open(spec().artifact("api", ArtifactSource::url(web.url()))).await.unwrap();
     let first = session.artifacts().resolve("file://api").await.unwrap();
     let opened = session.artifacts().open("file://api").await.unwrap();
-    assert_eq!(web.asked.load(Ordering::SeqCst), 2, "nothing is kept");
+    assert_eq!(web.asked(), 2, "nothing is kept");
     let ResolvedPlace::Stored { content, .. } = &first.place else { panic!("{first:?}") };
     assert_eq!(content.size, 8);
     // What was resolved before is there, although nobody would find it by its URL.

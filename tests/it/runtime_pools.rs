@@ -2,43 +2,46 @@
 //!
 //! Where no engine answers the tests of containers say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use conjure::{
-    Clock as _, ExecutorKind, Given, PoolSettings, PoolStats, Runtime, RuntimeOptions, SessionSpec,
-    SystemClock,
+    Clock as _, ExecutorKind, Given, PoolSettings, PoolStats, Request, Runtime, RuntimeOptions, SessionSpec,
+    SystemClock, model_fn,
 };
 use futures_util::future::join_all;
 
-use crate::processes::{Process, bearing, kill_nine, processes};
-use crate::runtime_bed::{Host, ask, soon, spec, tenant};
+use crate::processes::{Process, bearing, guests_in, kill_nine, processes};
+use crate::runtime_bed::{Host, answer, ask, soon, spec, tenant};
 use crate::runtime_halts::pause;
 
 /// What tells the part which host it is.
 const HOST: &str = "CONJURE_TEST_POOL_HOST";
 
-fn spares(kind: ExecutorKind, count: usize) -> PoolSettings {
+pub(crate) fn spares(kind: ExecutorKind, count: usize) -> PoolSettings {
     match kind {
         ExecutorKind::Docker => PoolSettings { docker: Some(count), ..PoolSettings::default() },
         _ => PoolSettings { jail: Some(count), ..PoolSettings::default() },
     }
 }
 
-fn options(host: &Host, count: usize) -> RuntimeOptions {
+pub(crate) fn options(host: &Host, count: usize) -> RuntimeOptions {
     host.options().pool(spares(host.kind, count))
 }
 
 /// A runtime whose spares are ready.
-async fn filled(host: &Host, count: usize) -> Runtime {
+pub(crate) async fn filled(host: &Host, count: usize) -> Runtime {
     let runtime = Runtime::spawn(options(host, count)).await.unwrap();
     until(&runtime, |pool| pool.ready == count).await;
     runtime
 }
 
-async fn until(runtime: &Runtime, is_so: impl Fn(&PoolStats) -> bool) {
+pub(crate) async fn until(runtime: &Runtime, is_so: impl Fn(&PoolStats) -> bool) {
     let deadline = soon();
     while !is_so(&runtime.pools()[0]) {
         assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", runtime.pools());
@@ -47,13 +50,13 @@ async fn until(runtime: &Runtime, is_so: impl Fn(&PoolStats) -> bool) {
 }
 
 /// What spares have on the disk.
-fn left(host: &Host) -> Vec<String> {
+pub(crate) fn left(host: &Host) -> Vec<String> {
     let folders = ["sandboxes", "workspaces"].map(|name| host.data().join("pool").join(name));
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     entries.map(|entry| entry.unwrap().path().display().to_string()).collect()
 }
 
-fn place(host: &Host, tenant: &str, session: &conjure::Session) -> PathBuf {
+pub(crate) fn place(host: &Host, tenant: &str, session: &conjure::Session) -> PathBuf {
     host.data().join("tenants").join(tenant).join("workspaces").join(session.id().to_string())
 }
 
@@ -153,29 +156,68 @@ async fn a_lost_sandbox_is_replaced_by_a_spare_with_the_same_files() {
     assert_eq!(left(&host), [""; 0]);
 }
 
-/// S10: with a pool of a few, all of them work.
+/// S10: with a pool of a few, all of them work, each in a sandbox of its own, and no more are started at once than may be.
+async fn many_sessions_at_once_have_a_spare_or_wait_for_their_sandbox(host: &Host, count: usize) {
+    let settings = PoolSettings { starts_at_once: Some(2), ..spares(host.kind, 4) };
+    let (runtimes, most) = (Arc::new(OnceLock::<Runtime>::new()), Arc::new(AtomicU32::new(0)));
+    // At every call of the model, before and after every tool call: how many are being started.
+    let model = {
+        let (runtimes, most) = (Arc::clone(&runtimes), Arc::clone(&most));
+        model_fn(move |request: Request| {
+            if let Some(runtime) = runtimes.get() {
+                most.fetch_max(runtime.pools()[0].under_way, Ordering::Relaxed);
+            }
+            async move { Ok(answer(&request)) }
+        })
+    };
+    let options = RuntimeOptions::from(host.config()).model("counting", model).pool(settings);
+    let runtime = Runtime::spawn(options).await.unwrap();
+    until(&runtime, |pool| pool.ready == 4).await;
+    runtimes.set(runtime.clone()).unwrap();
+    let open = (0..count).map(|number| {
+        let whose = format!("t{}", number % 7);
+        runtime.open(SessionSpec::new(tenant(&whose)).environment("WHOSE", whose).without_skills())
+    });
+    let sessions: Vec<_> = join_all(open).await.into_iter().map(Result::unwrap).collect();
+    // What is there already comes first, if anything is; then by what the sandbox is told from others.
+    let look = |number: usize| {
+        format!(
+            "$ cat /workspace/* /tmp/* ~/* 2>/dev/null; echo left by {number} | tee /workspace/file /tmp/file ~/file > /dev/null; \
+             echo $WHOSE {number}; readlink /proc/self/ns/mnt"
+        )
+    };
+    let all = sessions.iter().enumerate().map(async |(number, session)| ask(session, &look(number)).await);
+    let mut sandboxes = BTreeSet::new();
+    for (number, said) in join_all(all).await.into_iter().enumerate() {
+        let own = said.strip_prefix(&format!("it says: t{} {number}\nmnt:", number % 7));
+        assert!(sandboxes.insert(own.expect(&said).to_owned()), "{said} is another's, too");
+    }
+    let pool = &runtime.pools()[0];
+    assert_eq!(pool.hits + pool.misses, count as u64, "{pool:?}");
+    assert!(pool.hits >= 4, "{pool:?}");
+    assert_eq!((pool.starts_at_once, pool.failed, pool.died, pool.retired), (2, 0, 0, 0), "{pool:?}");
+    // It is full again, and no fuller, while all of them live.
+    until(&runtime, |pool| pool.ready == 4 && pool.under_way == 0).await;
+    let pool = &runtime.pools()[0];
+    assert_eq!((pool.refills, pool.starting, pool.waiting), (pool.hits + 4, 0, 0), "{pool:?}");
+    assert_eq!(most.load(Ordering::Relaxed), 2, "all that may be, and no more");
+    runtime.shutdown(soon()).await.unwrap();
+    assert_eq!(left(host), [""; 0]);
+    assert_eq!(guests_in(&host.data()), [0; 0]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_sessions_at_once_have_a_spare_or_wait_for_their_sandbox() {
-    let host = Host::new(ExecutorKind::Jail);
-    let runtime = filled(&host, 4).await;
-    let all = (0..64).map(|number| {
-        let runtime = runtime.clone();
-        async move {
-            let spec = SessionSpec::new(tenant(&format!("t{}", number % 7))).without_skills();
-            let session = runtime.open(spec).await.unwrap();
-            assert_eq!(
-                ask(&session, &format!("$ echo number {number}")).await,
-                format!("it says: number {number}\n")
-            );
-            session.close().await.unwrap();
-        }
-    });
-    join_all(all).await;
-    let pool = &runtime.pools()[0];
-    assert_eq!(pool.hits + pool.misses, 64, "{pool:?}");
-    assert!(pool.hits >= 4, "{pool:?}");
-    runtime.shutdown(soon()).await.unwrap();
-    assert_eq!(left(&host), [""; 0]);
+    many_sessions_at_once_have_a_spare_or_wait_for_their_sandbox(&Host::new(ExecutorKind::Jail), 64).await;
+}
+
+#[cfg(feature = "docker")]
+#[test]
+fn twelve_sessions_at_once_have_a_spare_or_wait_for_their_container() {
+    let Some(image) = crate::image::test_image() else { return };
+    let host = Host::in_containers(&image);
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    threads.block_on(many_sessions_at_once_have_a_spare_or_wait_for_their_sandbox(&host, 12));
 }
 
 /// A pool that cannot be filled harms nobody: sessions that need what is not there are told why, all others work.

@@ -66,7 +66,7 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     };
     let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
     let gate = Gate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
-    let options = RuntimeOptions::from(config)
+    let options = RuntimeOptions::from(config.clone())
         .pool(PoolSettings { jail: Some(1), ..PoolSettings::default() })
         .model("echo", model())
         .sandbox_gate(gate)
@@ -151,7 +151,31 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     say(&acme, "hello").await;
     check(r#"conjure_session_starts_total{tenant="acme"}"#, 2.0);
     assert!(value(&handle, "conjure_journal_events_total") > 20.0, "{}", handle.render());
-    runtime.shutdown(SystemClock.deadline(Duration::from_secs(30))).await.unwrap();
+
+    // Another runtime of the process, with a pool and a gate of the same names: they add up, and one leaves with its own.
+    let soon = || SystemClock.deadline(Duration::from_secs(30));
+    say(&acme, "bash_tool true").await;
+    while !ready() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
+    let folder = tempfile::tempdir().unwrap();
+    let config =
+        config.with(Settings { data: Some(folder.path().join("data")), ..Settings::default() }).unwrap();
+    let pool = PoolSettings { jail: Some(2), ..PoolSettings::default() };
+    let other = Runtime::spawn(RuntimeOptions::from(config).pool(pool).model("echo", model())).await.unwrap();
+    let session = other.open(SessionSpec::new(tenant("acme")).without_skills()).await.unwrap();
+    say(&session, "bash_tool true").await;
+    while other.pools()[0].ready < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    check(&of_pool("conjure_pool_ready", ""), 3.0);
+    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 2.0);
+    other.shutdown(soon()).await.unwrap();
+    check(&of_pool("conjure_pool_ready", ""), 1.0);
+    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
+
+    runtime.shutdown(soon()).await.unwrap();
     check(r#"conjure_sessions_live{tenant="acme"}"#, 0.0);
     check(r#"conjure_sessions_live{tenant="globex"}"#, 0.0);
     check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 0.0);

@@ -94,7 +94,8 @@ impl Site {
             session.send(words(step)).await?.end().await?;
             let id = session.id();
             drop(session);
-            Ok(self.runtime.delete(&tenant, id).await?)
+            self.runtime.delete(&tenant, id).await?;
+            Ok(())
         })
         .await
     }

@@ -5,9 +5,13 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
+mod artifacts;
 mod bed;
+mod broken_off;
 mod budgets;
+mod counters;
 mod deletion;
+mod journal;
 mod policies;
 mod quotas;
 mod spares;

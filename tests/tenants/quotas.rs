@@ -1,6 +1,7 @@
 //! Quotas: of zero, reached, and with room again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure::{ModelErrorKind, Quota, Request, RuntimeError, SessionError, TenantPolicy, TurnStop, model_fn};
 use tokio::sync::Semaphore;
@@ -115,7 +116,11 @@ async fn messages_that_wait_are_no_more_than_may() {
     let mut first = session.send("first").await.unwrap();
     let mut second = session.send("second").await.unwrap();
     let error = session.send("third").await.map(drop).unwrap_err();
-    assert_eq!(error, SessionError::Rejected(conjure::Rejection::QueueFull { limit: 1 }), "{error}");
+    let SessionError::Overloaded { limit: Some(1), retry_after, .. } = error else { panic!("{error}") };
+    assert_eq!(error.retry_after(), Some(retry_after), "when a turn may be over");
+    assert!(retry_after > Duration::ZERO && error.is_retryable(), "{error}");
+    let error = RuntimeError::from(error);
+    assert!(error.retry_after() == Some(retry_after) && error.is_retryable(), "{error}");
     door.add_permits(2);
     assert_eq!(follow(&mut first).await.1, "heard: first");
     assert_eq!(follow(&mut second).await.1, "heard: second");

@@ -9,9 +9,10 @@ use conjure_base::{Clock, Deadline, SystemClock, TenantId};
 use metrics::{counter, gauge};
 use tokio::sync::oneshot;
 
+use super::party::Party;
 use super::schedule::{Asked, Schedule, Ticket};
 use super::share::Share;
-use crate::metrics::names;
+use crate::metrics::{Level, names};
 
 /// What is told to whoever is refused before anybody was admitted long enough to learn from.
 const FIRST_GUESS: Duration = Duration::from_millis(250);
@@ -94,13 +95,21 @@ struct State {
     waiting: HashMap<Ticket, oneshot::Sender<Permit>>,
     /// How long an admission takes, on a sliding average. `None`: none is over yet.
     hold: Option<Duration>,
+    told: Told,
+}
+
+/// What was told of it to whoever records metrics.
+#[derive(Default)]
+struct Told {
+    admitted: Level,
+    waiting: Level,
 }
 
 /// That somebody was admitted. Dropping it makes room for the next one.
 #[must_use = "dropping it gives the place back at once"]
 pub struct Permit {
     gate: Arc<Inner>,
-    tenant: TenantId,
+    party: Party,
     /// When it is as old as an admission is measured.
     aged: Deadline,
 }
@@ -108,7 +117,7 @@ pub struct Permit {
 /// Somebody who waits, and may stop waiting at any time.
 struct Waiting<'a> {
     gate: &'a Arc<Inner>,
-    tenant: &'a TenantId,
+    party: &'a Party,
     ticket: Ticket,
     permit: oneshot::Receiver<Permit>,
 }
@@ -119,7 +128,8 @@ impl Gate {
     #[must_use]
     pub fn new(what: &'static str, capacity: u32, standard: Share) -> Self {
         let schedule = Schedule::new(capacity, standard);
-        let state = Mutex::new(State { schedule, waiting: HashMap::new(), hold: None });
+        let state =
+            Mutex::new(State { schedule, waiting: HashMap::new(), hold: None, told: Told::default() });
         Self { inner: Arc::new(Inner { what, state }) }
     }
 
@@ -128,17 +138,38 @@ impl Gate {
     /// # Errors
     /// When as many of the tenant wait as its share allows, or nothing of it is ever admitted; when the deadline passed.
     pub async fn admit(&self, tenant: &TenantId, deadline: Deadline) -> Result<Permit, Overloaded> {
+        self.wait(&tenant.into(), deadline, |state| self.inner.overloaded(state, tenant)).await
+    }
+
+    /// Waits until there is room that no tenant waits for, for what is done before any of them needs it. It is nobody's by name, and
+    /// never refused. Dropping the future gives up the place in the queue.
+    pub(crate) async fn admit_house(&self) -> Permit {
+        match self.wait(&Party::House, Deadline::NEVER, |_| ()).await {
+            Ok(permit) => permit,
+            Err(()) => std::future::pending().await,
+        }
+    }
+
+    async fn wait<E>(
+        &self,
+        party: &Party,
+        deadline: Deadline,
+        refusal: impl FnOnce(&State) -> E,
+    ) -> Result<Permit, E> {
         let mut waiting = {
             let mut state = self.inner.lock();
-            let asked = state.schedule.ask(tenant);
-            self.inner.tell(&state);
+            let asked = state.schedule.ask(party);
+            self.inner.tell(&mut state);
             match asked {
-                Asked::Admitted => return Ok(Permit::new(&self.inner, tenant.clone())),
-                Asked::Refused => return Err(self.inner.overloaded(&state, tenant)),
+                Asked::Admitted => return Ok(Permit::new(&self.inner, party.clone())),
+                Asked::Refused => {
+                    self.inner.count_refusal();
+                    return Err(refusal(&state));
+                }
                 Asked::Waiting(ticket) => {
                     let (sender, permit) = oneshot::channel();
                     state.waiting.insert(ticket, sender);
-                    Waiting { gate: &self.inner, tenant, ticket, permit }
+                    Waiting { gate: &self.inner, party, ticket, permit }
                 }
             }
         };
@@ -152,11 +183,12 @@ impl Gate {
             () = SystemClock.sleep_until(deadline) => {}
         }
         let state = self.inner.lock();
-        let overloaded = self.inner.overloaded(&state, tenant);
+        self.inner.count_refusal();
+        let refusal = refusal(&state);
         // It is behind the lock, too.
         drop(state);
         drop(waiting);
-        Err(overloaded)
+        Err(refusal)
     }
 
     /// How many it admits at a time, from now on. Nobody who is admitted is put out.
@@ -166,7 +198,7 @@ impl Gate {
 
     /// What the tenant may have, from now on; `None`: what every tenant may. Nobody who is admitted or waits is put out.
     pub fn set_share(&self, tenant: &TenantId, share: Option<Share>) {
-        self.inner.change(|schedule| schedule.set_share(tenant, share));
+        self.inner.change(|schedule| schedule.set_share(&tenant.into(), share));
     }
 
     /// What every tenant may have that was given no share of its own, from now on.
@@ -183,7 +215,7 @@ impl Gate {
     /// What the tenant may have.
     #[must_use]
     pub fn share(&self, tenant: &TenantId) -> Share {
-        self.inner.lock().schedule.share(tenant)
+        self.inner.lock().schedule.share(&tenant.into())
     }
 
     /// How full it is.
@@ -200,9 +232,9 @@ impl Gate {
     /// How full it is with this tenant's. The capacity is what its share allows.
     #[must_use]
     pub fn load_of(&self, tenant: &TenantId) -> GateLoad {
-        let state = self.inner.lock();
-        let (admitted, waiting) = state.schedule.load(tenant);
-        GateLoad { capacity: state.schedule.share(tenant).admitted, admitted, waiting }
+        let (state, party) = (self.inner.lock(), tenant.into());
+        let (admitted, waiting) = state.schedule.load(&party);
+        GateLoad { capacity: state.schedule.share(&party).admitted, admitted, waiting }
     }
 }
 
@@ -213,16 +245,21 @@ impl Inner {
     }
 
     /// Tells how full it is. Under the lock, so that what was told last is true.
-    fn tell(&self, state: &State) {
-        gauge!(names::GATE_ADMITTED, "gate" => self.what).set(state.schedule.admitted());
-        #[expect(clippy::cast_precision_loss, reason = "nobody counts so many")]
-        gauge!(names::GATE_WAITING, "gate" => self.what).set(state.schedule.waiting() as f64);
+    fn tell(&self, state: &mut State) {
+        let State { schedule, told, .. } = state;
+        let admitted = usize::try_from(schedule.admitted()).unwrap_or(usize::MAX);
+        told.admitted.set(admitted, || gauge!(names::GATE_ADMITTED, "gate" => self.what));
+        told.waiting.set(schedule.waiting(), || gauge!(names::GATE_WAITING, "gate" => self.what));
+    }
+
+    fn count_refusal(&self) {
+        counter!(names::GATE_REFUSED, "gate" => self.what).increment(1);
     }
 
     fn overloaded(&self, state: &State, tenant: &TenantId) -> Overloaded {
-        counter!(names::GATE_REFUSED, "gate" => self.what).increment(1);
-        let (admitted, waiting) = state.schedule.load(tenant);
-        let share = state.schedule.share(tenant);
+        let party = tenant.into();
+        let (admitted, waiting) = state.schedule.load(&party);
+        let share = state.schedule.share(&party);
         let places = share.admitted.min(state.schedule.capacity()).max(1);
         let rounds = (u32::try_from(waiting).unwrap_or(u32::MAX) / places).saturating_add(1);
         let wait = state.hold.unwrap_or(FIRST_GUESS).saturating_mul(rounds);
@@ -244,15 +281,15 @@ impl Inner {
 
     fn admit_all(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let mut unwanted = Vec::new();
-        while let Some((tenant, ticket)) = state.schedule.next() {
-            let permit = Permit::new(self, tenant);
+        while let Some((party, ticket)) = state.schedule.next() {
+            let permit = Permit::new(self, party);
             // Whoever has just stopped waiting has no ticket in the schedule any more, or does not take the permit.
             match state.waiting.remove(&ticket) {
                 Some(sender) => unwanted.extend(sender.send(permit).err()),
                 None => unwanted.push(permit),
             }
         }
-        self.tell(&state);
+        self.tell(&mut state);
         drop(state);
         // Each takes the lock, and may admit another.
         drop(unwanted);
@@ -260,14 +297,14 @@ impl Inner {
 }
 
 impl Permit {
-    fn new(gate: &Arc<Inner>, tenant: TenantId) -> Self {
-        Self { gate: Arc::clone(gate), tenant, aged: SystemClock.deadline(LONGEST_HOLD) }
+    fn new(gate: &Arc<Inner>, party: Party) -> Self {
+        Self { gate: Arc::clone(gate), party, aged: SystemClock.deadline(LONGEST_HOLD) }
     }
 
-    /// Whose it is.
+    /// Whose it is; `None`: no tenant's, but the host's own.
     #[must_use]
-    pub const fn tenant(&self) -> &TenantId {
-        &self.tenant
+    pub const fn tenant(&self) -> Option<&TenantId> {
+        self.party.tenant()
     }
 }
 
@@ -277,7 +314,7 @@ impl Drop for Permit {
         let mut state = self.gate.lock();
         // An eighth of what is new: it follows a change within a dozen admissions, and no single one moves it far.
         state.hold = Some(state.hold.map_or(held, |hold| (hold.saturating_mul(7).saturating_add(held)) / 8));
-        state.schedule.give_back(&self.tenant);
+        state.schedule.give_back(&self.party);
         self.gate.admit_all(state);
     }
 }
@@ -287,8 +324,8 @@ impl Drop for Waiting<'_> {
         let mut state = self.gate.lock();
         // Else it was admitted: the permit, if it was not taken, is dropped with its channel, after the lock.
         if state.waiting.remove(&self.ticket).is_some() {
-            state.schedule.leave(self.tenant, self.ticket);
-            self.gate.tell(&state);
+            state.schedule.leave(self.party, self.ticket);
+            self.gate.tell(&mut state);
         }
     }
 }
@@ -301,6 +338,6 @@ impl fmt::Debug for Gate {
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("what", &self.gate.what).field("tenant", &self.tenant).finish()
+        f.debug_struct("Permit").field("what", &self.gate.what).field("party", &self.party).finish()
     }
 }

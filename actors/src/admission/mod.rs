@@ -6,6 +6,7 @@
 //! (`schedule`). [`AdmittedModel`] and [`AdmittedSource`] put a model and sandboxes behind one.
 
 mod gate;
+mod party;
 mod schedule;
 mod share;
 
@@ -16,3 +17,4 @@ pub use gate::{Gate, GateLoad, Overloaded, Permit};
 pub use model::AdmittedModel;
 pub use share::Share;
 pub use source::AdmittedSource;
+pub(crate) use source::turn_before;

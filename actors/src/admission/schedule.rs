@@ -5,16 +5,22 @@
 //! saved up nothing). Within a tenant, first in, first out. So a larger share is not had by being early, by asking often, or
 //! by holding for long.
 //!
+//! What is done before any tenant needs it (by the house) has a lane beside theirs, and room that no tenant waits for: what it makes
+//! is for whoever comes next, so a part of the room for it would be had by whoever comes often.
+//!
 //! A tenant that neither holds anything nor waits is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 
-use conjure_base::TenantId;
-
+use super::party::Party;
 use super::share::Share;
 
 /// What one admission costs at weight 1. Divisible by every weight up to 10, and precise to a millionth for all of them.
 const UNIT: u64 = 2_520 * 1_000_000;
+
+/// What the house may have, whatever tenants may: it is never refused.
+const HOUSE: Share = Share { weight: NonZeroU32::MIN, admitted: u32::MAX, waiting: u32::MAX };
 
 /// A place among those who wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +31,7 @@ pub(super) struct Ticket(u64);
 pub(super) enum Asked {
     Admitted,
     Waiting(Ticket),
-    /// As many of the tenant wait as may, or nothing of it is ever admitted.
+    /// As many of the party wait as may, or nothing of it is ever admitted.
     Refused,
 }
 
@@ -35,16 +41,16 @@ pub(super) struct Schedule {
     capacity: u32,
     admitted: u32,
     standard: Share,
-    shares: BTreeMap<TenantId, Share>,
-    lanes: BTreeMap<TenantId, Lane>,
-    /// The tenants that wait and may have more, the next one first.
+    shares: BTreeMap<Party, Share>,
+    lanes: BTreeMap<Party, Lane>,
+    /// The parties that wait and may have more, the next one first.
     ready: BTreeSet<Rank>,
     /// The most that anybody had been given before they were admitted: where those begin who begin to wait.
     level: u64,
     tickets: u64,
 }
 
-/// A tenant that holds something, or waits.
+/// A party that holds something, or waits.
 #[derive(Debug)]
 struct Lane {
     share: Share,
@@ -59,18 +65,18 @@ struct Lane {
 struct Rank {
     load: u64,
     given: u64,
-    tenant: TenantId,
+    party: Party,
 }
 
 impl Lane {
     /// `None`: nobody of it waits, or it has all it may have.
-    fn rank(&self, tenant: &TenantId) -> Option<Rank> {
+    fn rank(&self, party: &Party) -> Option<Rank> {
         let is_ready = !self.waiting.is_empty() && self.admitted < self.share.admitted;
-        is_ready.then(|| Rank {
-            load: u64::from(self.admitted) * (UNIT / self.share.weight()),
-            given: self.given,
-            tenant: tenant.clone(),
-        })
+        let load = match party {
+            Party::Tenant(_) => u64::from(self.admitted) * (UNIT / self.share.weight()),
+            Party::House => u64::MAX,
+        };
+        is_ready.then(|| Rank { load, given: self.given, party: party.clone() })
     }
 }
 
@@ -88,12 +94,12 @@ impl Schedule {
         }
     }
 
-    /// Somebody of the tenant asks. Whoever waits is told by [`Schedule::next`].
-    pub(super) fn ask(&mut self, tenant: &TenantId) -> Asked {
-        let share = self.share(tenant);
+    /// Somebody of the party asks. Whoever waits is told by [`Schedule::next`].
+    pub(super) fn ask(&mut self, party: &Party) -> Asked {
+        let share = self.share(party);
         let has_room = self.admitted < self.capacity;
         let ticket = Ticket(self.tickets + 1);
-        let (asked, start) = self.change(tenant, |lane, level| {
+        let (asked, start) = self.change(party, |lane, level| {
             if lane.waiting.is_empty() {
                 lane.given = lane.given.max(level);
             }
@@ -120,30 +126,30 @@ impl Schedule {
     }
 
     /// Admits the next one, where there is room.
-    pub(super) fn next(&mut self) -> Option<(TenantId, Ticket)> {
+    pub(super) fn next(&mut self) -> Option<(Party, Ticket)> {
         if self.admitted >= self.capacity {
             return None;
         }
-        let Rank { given, tenant, .. } = self.ready.first()?.clone();
+        let Rank { given, party, .. } = self.ready.first()?.clone();
         self.level = self.level.max(given);
-        let ticket = self.change(&tenant, |lane, _| {
+        let ticket = self.change(&party, |lane, _| {
             let ticket = lane.waiting.pop_front();
             lane.admit();
             ticket
         })?;
         self.admitted += 1;
-        Some((tenant, ticket))
+        Some((party, ticket))
     }
 
     /// Somebody who was admitted is done.
-    pub(super) fn give_back(&mut self, tenant: &TenantId) {
+    pub(super) fn give_back(&mut self, party: &Party) {
         self.admitted = self.admitted.saturating_sub(1);
-        self.change(tenant, |lane, _| lane.admitted = lane.admitted.saturating_sub(1));
+        self.change(party, |lane, _| lane.admitted = lane.admitted.saturating_sub(1));
     }
 
     /// Somebody does not wait any more; nothing happens when they were admitted before.
-    pub(super) fn leave(&mut self, tenant: &TenantId, ticket: Ticket) {
-        self.change(tenant, |lane, _| lane.waiting.retain(|waiting| *waiting != ticket));
+    pub(super) fn leave(&mut self, party: &Party, ticket: Ticket) {
+        self.change(party, |lane, _| lane.waiting.retain(|waiting| *waiting != ticket));
     }
 
     /// How much there is from now on. Where it is less than what is admitted, nobody is admitted until it is not.
@@ -151,23 +157,23 @@ impl Schedule {
         self.capacity = capacity;
     }
 
-    /// What the tenant may have from now on; `None`: what every tenant may. Those who are admitted or wait stay.
-    pub(super) fn set_share(&mut self, tenant: &TenantId, share: Option<Share>) {
+    /// What the party may have from now on; `None`: what every tenant may. Those who are admitted or wait stay.
+    pub(super) fn set_share(&mut self, party: &Party, share: Option<Share>) {
         match share {
-            Some(share) => drop(self.shares.insert(tenant.clone(), share)),
-            None => drop(self.shares.remove(tenant)),
+            Some(share) => drop(self.shares.insert(party.clone(), share)),
+            None => drop(self.shares.remove(party)),
         }
-        let share = self.share(tenant);
-        self.change(tenant, |lane, _| lane.share = share);
+        let share = self.share(party);
+        self.change(party, |lane, _| lane.share = share);
     }
 
     /// What those may have from now on that have no share of their own.
     pub(super) fn set_standard(&mut self, share: Share) {
         self.standard = share;
-        let lanes: Vec<TenantId> =
-            self.lanes.keys().filter(|tenant| !self.shares.contains_key(*tenant)).cloned().collect();
-        for tenant in lanes {
-            self.change(&tenant, |lane, _| lane.share = share);
+        let lanes: Vec<Party> = self.lanes.keys().cloned().collect();
+        for party in lanes {
+            let share = self.share(&party);
+            self.change(&party, |lane, _| lane.share = share);
         }
     }
 
@@ -175,45 +181,48 @@ impl Schedule {
         self.standard
     }
 
-    pub(super) fn share(&self, tenant: &TenantId) -> Share {
-        self.shares.get(tenant).copied().unwrap_or(self.standard)
+    pub(super) fn share(&self, party: &Party) -> Share {
+        match party {
+            Party::Tenant(_) => self.shares.get(party).copied().unwrap_or(self.standard),
+            Party::House => HOUSE,
+        }
     }
 
     pub(super) const fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// How many are admitted of all tenants.
+    /// How many are admitted of all parties.
     pub(super) const fn admitted(&self) -> u32 {
         self.admitted
     }
 
-    /// How many of the tenant are admitted, and how many wait.
-    pub(super) fn load(&self, tenant: &TenantId) -> (u32, usize) {
-        self.lanes.get(tenant).map_or((0, 0), |lane| (lane.admitted, lane.waiting.len()))
+    /// How many of the party are admitted, and how many wait.
+    pub(super) fn load(&self, party: &Party) -> (u32, usize) {
+        self.lanes.get(party).map_or((0, 0), |lane| (lane.admitted, lane.waiting.len()))
     }
 
-    /// How many wait of all tenants.
+    /// How many wait of all parties.
     pub(super) fn waiting(&self) -> usize {
         self.lanes.values().map(|lane| lane.waiting.len()).sum()
     }
 
     /// Changes a lane, and puts it where it then belongs.
-    fn change<T>(&mut self, tenant: &TenantId, change: impl FnOnce(&mut Lane, u64) -> T) -> T {
-        let share = self.share(tenant);
-        let lane = self.lanes.entry(tenant.clone()).or_insert_with(|| Lane {
+    fn change<T>(&mut self, party: &Party, change: impl FnOnce(&mut Lane, u64) -> T) -> T {
+        let share = self.share(party);
+        let lane = self.lanes.entry(party.clone()).or_insert_with(|| Lane {
             share,
             admitted: 0,
             waiting: VecDeque::new(),
             given: 0,
         });
-        if let Some(rank) = lane.rank(tenant) {
+        if let Some(rank) = lane.rank(party) {
             self.ready.remove(&rank);
         }
         let done = change(lane, self.level);
-        match lane.rank(tenant) {
+        match lane.rank(party) {
             Some(rank) => drop(self.ready.insert(rank)),
-            None if lane.is_idle() => drop(self.lanes.remove(tenant)),
+            None if lane.is_idle() => drop(self.lanes.remove(party)),
             None => {}
         }
         done

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_base::{Deadline, TenantId};
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use conjure_sandbox::{Executor, Isolation, Layout, SandboxError, SandboxErrorKind};
 use futures_util::future::BoxFuture;
 
@@ -37,7 +37,7 @@ impl ExecutorSource for AdmittedSource {
 
     fn admit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
         Box::pin(async move {
-            let permit = self.gate.admit(&self.tenant, deadline).await?;
+            let permit = self.gate.admit(&self.tenant, turn_before(deadline)).await?;
             Ok(Some(permit))
         })
     }
@@ -47,8 +47,19 @@ impl ExecutorSource for AdmittedSource {
     }
 }
 
+/// Until when the turn of a start is waited for that is to be over by then: a tenth of the time is left to make what it is about,
+/// or to say that it was not its turn before whoever asked has given up.
+pub(crate) fn turn_before(deadline: Deadline) -> Deadline {
+    let left = SystemClock.remaining(deadline);
+    SystemClock.deadline(left.saturating_sub(left / 10)).earlier(deadline)
+}
+
 impl From<Overloaded> for SandboxError {
     fn from(overloaded: Overloaded) -> Self {
-        Self::new(SandboxErrorKind::Overloaded, overloaded.to_string())
+        let error = Self::new(SandboxErrorKind::Overloaded, overloaded.to_string());
+        match overloaded.retry_after {
+            Some(after) => error.after(after),
+            None => error,
+        }
     }
 }

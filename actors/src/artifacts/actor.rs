@@ -84,8 +84,11 @@ impl Worker for ArtifactRegistryActor {
             }
             ArtifactRequest::Store { file, content, reply } => {
                 let work = |_| async move {
-                    let store = makings.parts.resolver.store().clone();
-                    let stored = content.store(&store, makings.parts.options().max_file_size).await?;
+                    let ArtifactParts { resolver, room, .. } = &makings.parts;
+                    let (store, most) = (resolver.store().clone(), resolver.options().max_file_size);
+                    // Where nobody knows how much it is, it may be as much as it may be.
+                    let _room = room.set_aside(content.size.map_or(most, |size| size.min(most))).await?;
+                    let stored = content.store(&store, most).await?;
                     Ok(Source::stored(&store, stored.digest, file.content_type))
                 };
                 self.run(answered(reply, work), context);
@@ -145,7 +148,8 @@ async fn settled<T: Send + 'static>(reply: Answer<T>, work: impl Future<Output =
 }
 
 impl Makings {
-    /// Takes it in, holds its content, has it recorded, in this order. What is held is let go when it is known what was recorded.
+    /// Takes it in, where there is room, holds its content, has it recorded, in this order. What is held is let go when it is known what was
+    /// recorded.
     async fn register(&self, registration: Registration, reply: Answer<Artifact>) {
         let until = reply.deadline();
         let holding = async {
@@ -183,7 +187,12 @@ impl Makings {
         }
         // Dropping the future ends the work.
         let cancel = CancellationToken::new();
-        Ok(parts.intake.take_in(registration, parts.resolver.store(), &cancel).await?)
+        let opened = parts.intake.open(registration, parts.resolver.store(), &cancel).await?;
+        let _room = match opened.is_stored() {
+            true => Some(parts.room.set_aside(opened.size()).await?),
+            false => None,
+        };
+        Ok(opened.take_in(&cancel).await?)
     }
 
     async fn resolve(&self, uri: &ArtifactUri, until: Deadline) -> Result<Resolved, SessionError> {

@@ -27,6 +27,7 @@ impl Artifacts {
     ///
     /// # Errors
     /// [`SessionError::Artifact`] says what is wrong with the name or the source, and that there is one of this name already.
+    /// [`SessionError::Quota`]: its tenant has as much on the disk as it may, or would have more with it; nothing is left of it then.
     pub async fn register(&self, name: &str, source: Source) -> Result<Artifact, SessionError> {
         let name = ArtifactName::new(name).map_err(ArtifactError::from)?;
         self.register_with(Registration::new(name, source)).await

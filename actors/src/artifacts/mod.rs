@@ -13,13 +13,14 @@
 //!
 //! **When artifacts go.** With the session; when they are unregistered; and when nothing was recorded in the session for
 //! [`ArtifactOptions::session_ttl`](conjure_artifact::ArtifactOptions::session_ttl), an hour unless the host says otherwise, and no turn
-//! runs or waits for a person. That is seen when somebody uses the session again: from then on they are gone as if they were
-//! unregistered, and that is recorded.
+//! runs or waits for a person ([`have_expired`]). That is seen when somebody uses the session again: from then on they are gone as if they
+//! were unregistered, and that is recorded. A host's janitor may see it before, and record the same of a session that is put away.
 //!
 //! State: requests under way, in memory. They end as lost with the actor or its session; what was recorded is recorded, and a content
 //! that was stored and not recorded is garbage of its store, when nobody keeps it any more.
 
 mod actor;
+mod expiry;
 mod failure;
 mod handle;
 mod keeping;
@@ -27,9 +28,10 @@ mod parts;
 mod place;
 mod request;
 
+pub use expiry::have_expired;
 pub use failure::ArtifactFailure;
 pub use handle::Artifacts;
-pub use parts::{ArtifactParts, ContentKeeper};
+pub use parts::{ArtifactParts, ContentKeeper, SetAside, StoreRoom};
 pub use request::ArtifactRequest;
 
 pub(crate) use actor::Makings;

@@ -1,5 +1,6 @@
 //! What a session's artifacts are worked with.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use conjure_conversation::ArtifactContent;
 use conjure_journal::Epoch;
 use futures_util::future::BoxFuture;
 
+use crate::session::SessionError;
 use crate::supervision::Failure;
 
 /// What a session's artifacts are taken in and found with. A session whose parts have none has no artifacts.
@@ -19,6 +21,48 @@ pub struct ArtifactParts {
     pub resolver: Resolver,
     /// Sees to it that contents stay for as long as the session has them.
     pub keeper: Arc<dyn ContentKeeper>,
+    /// Says whether there is room for more contents.
+    pub room: Arc<dyn StoreRoom>,
+}
+
+/// Says whether a session's tenant may have more in its store. It is asked before a content is stored that the host gives the session, or
+/// makes of what the session produced.
+pub trait StoreRoom: Send + Sync {
+    /// Sets so many bytes aside for a content that is about to be stored: whoever else asks meanwhile finds that much less. The future may
+    /// be dropped.
+    ///
+    /// # Errors
+    /// [`SessionError::Quota`] where the tenant has as much as it may, or would have more with these; [`SessionError::Unmeasured`].
+    fn set_aside(&self, bytes: u64) -> BoxFuture<'_, Result<SetAside, SessionError>>;
+}
+
+/// Room that is set aside, until this is dropped: when the content is stored, or came to nothing.
+#[must_use = "dropping it gives the room back"]
+pub struct SetAside(#[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Any + Send>>);
+
+impl SetAside {
+    /// Gives the room back by dropping this.
+    pub fn held_by(guard: impl Any + Send) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+
+    /// Where nobody counts.
+    pub const fn uncounted() -> Self {
+        Self(None)
+    }
+}
+
+impl fmt::Debug for SetAside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SetAside").finish_non_exhaustive()
+    }
+}
+
+/// There is room for everything.
+impl StoreRoom for () {
+    fn set_aside(&self, _: u64) -> BoxFuture<'_, Result<SetAside, SessionError>> {
+        Box::pin(std::future::ready(Ok(SetAside::uncounted())))
+    }
 }
 
 /// Sees to it that the contents of a session's artifacts stay in their store for as long as the session has them.

@@ -271,27 +271,27 @@ fn not_started(error: &StartError) -> SandboxError {
         StartError::Quarantined { exit, .. } => exit.as_ref(),
         _ => None,
     };
-    let (kind, why) = match exit {
+    let unavailable = |why| SandboxError::new(SandboxErrorKind::Unavailable, why);
+    let error = match exit {
         Some(Exit::StartFailed(StartFailure::Failed(cause))) => {
             let cause = cause.error();
-            let kind = cause.downcast_ref::<SandboxError>().map(SandboxError::kind);
-            (kind.unwrap_or(SandboxErrorKind::Unavailable), cause.to_string())
+            cause.downcast_ref::<SandboxError>().cloned().unwrap_or_else(|| unavailable(cause.to_string()))
         }
-        Some(Exit::StartFailed(failure)) => (SandboxErrorKind::Unavailable, failure.to_string()),
-        Some(exit) => (SandboxErrorKind::Unavailable, format!("it ends each time; the last time it {exit}")),
-        None => (SandboxErrorKind::Unavailable, error.to_string()),
+        Some(Exit::StartFailed(failure)) => unavailable(failure.to_string()),
+        Some(exit) => unavailable(format!("it ends each time; the last time it {exit}")),
+        None => unavailable(error.to_string()),
     };
-    // What is about the sandbox as a whole; other kinds would be taken for those of the call's own file or command.
-    let kind = match kind {
+    let told = format!("the sandbox could not be started: {error}");
+    match error.kind() {
         SandboxErrorKind::EngineUnavailable
         | SandboxErrorKind::ImageNotFound
         | SandboxErrorKind::NotEnforced
         | SandboxErrorKind::NoSpace
         | SandboxErrorKind::Exhausted
-        | SandboxErrorKind::Overloaded => kind,
-        _ => SandboxErrorKind::Unavailable,
-    };
-    SandboxError::new(kind, format!("the sandbox could not be started: {why}"))
+        | SandboxErrorKind::Overloaded => error.told_as(told),
+        // What is about the sandbox as a whole; other kinds would be taken for those of the call's own file or command.
+        _ => unavailable(told),
+    }
 }
 
 impl Executor for SupervisedExecutor {

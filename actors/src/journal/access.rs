@@ -59,6 +59,11 @@ impl JournalAccess {
         self.current.borrow().is_some()
     }
 
+    /// The journal that is open now.
+    pub(crate) fn open(&self) -> Option<Arc<dyn Journal>> {
+        self.current.borrow().as_ref().map(|published| Arc::clone(&published.journal))
+    }
+
     /// The open journal, waited for where there is none.
     ///
     /// # Errors

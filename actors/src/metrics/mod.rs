@@ -7,8 +7,12 @@ pub mod names;
 
 mod book;
 mod labels;
+mod level;
 mod meter;
+mod service;
 
 pub(crate) use book::Book;
+pub(crate) use level::Level;
 pub(crate) use meter::{Counted, SandboxMeter};
 pub use meter::{Meter, MeterOptions};
+pub use service::ServiceFiles;

@@ -2,6 +2,10 @@
 //!
 //! `tenant` is the tenant's id, or `other` beyond [`MeterOptions::tenants`](super::MeterOptions::tenants). Where a label has a
 //! closed set of values, they are listed.
+//!
+//! All runtimes of a process count together: a series is the sum of what they have of it, gauges too, so also where two have gates or
+//! pools of one name. Apart they are told by themselves (`Runtime::pools`, a host's own gates by names of its own). A recorder is to be
+//! installed before they start.
 
 /// Turns that ended. `tenant`; `stop`: `answered`, `cut`, `refused`, `limit`, `model_failed`, `interrupted`, `deadline`.
 pub const TURNS: &str = "conjure_turns_total";
@@ -63,6 +67,10 @@ pub const JOURNAL_APPEND_DURATION: &str = "conjure_journal_append_duration_secon
 /// Chores of the janitor that were done or not. `chore`; `outcome`: `ok`, `failed`.
 pub const CHORES: &str = "conjure_chores_total";
 
+/// Files at models' services that were to be deleted there with their sessions. `outcome`: `deleted`, `absent` (they were gone),
+/// `given_up` (they stay: the log says which).
+pub const SERVICE_FILES: &str = "conjure_service_files_total";
+
 /// What a gate has admitted at the moment. `gate`.
 pub const GATE_ADMITTED: &str = "conjure_gate_admitted";
 
@@ -106,6 +114,11 @@ pub fn describe() {
     describe_counter!(JOURNAL_EVENTS, Unit::Count, "Events that were recorded and are durable");
     describe_histogram!(JOURNAL_APPEND_DURATION, Unit::Seconds, "How long it took until events were durable");
     describe_counter!(CHORES, Unit::Count, "Chores of the janitor that were done or not");
+    describe_counter!(
+        SERVICE_FILES,
+        Unit::Count,
+        "Files at services that were to be deleted with their sessions"
+    );
     describe_gauge!(GATE_ADMITTED, Unit::Count, "What a gate has admitted at the moment");
     describe_gauge!(GATE_WAITING, Unit::Count, "Who waits at a gate at the moment");
     describe_counter!(GATE_REFUSED, Unit::Count, "What a gate has refused");

@@ -149,9 +149,8 @@ async fn make_and_keep<M: SpareSource>(
         // The actor takes what it is told, or is over.
         let _ = address.send_by(message, Deadline::NEVER).await;
     };
-    let deadline = SystemClock.deadline(makings.options.start_within);
     let starting = makings.shelf.meter.starts();
-    let making = AssertUnwindSafe(make(makings, deadline, over)).catch_unwind();
+    let making = AssertUnwindSafe(make(makings, over)).catch_unwind();
     let made = making.await.unwrap_or_else(|_| {
         let message = "the making of a spare panicked";
         Some(Err(SandboxError::new(SandboxErrorKind::Unavailable, message)))
@@ -191,14 +190,11 @@ async fn make_and_keep<M: SpareSource>(
 /// Makes a spare when it is its turn; `None` when the actor is over.
 async fn make<M: SpareSource>(
     makings: &Makings<M>,
-    deadline: Deadline,
     over: &CancellationToken,
 ) -> Option<Result<M::Spare, SandboxError>> {
-    let admitted = over.run_until_cancelled(makings.starts.admit(&makings.tenant, deadline)).await?;
-    let _permit = match admitted {
-        Ok(permit) => permit,
-        Err(error) => return Some(Err(error.into())),
-    };
+    // When no tenant waits: whoever needs one now is first. It is waited for as long as there is an actor.
+    let _permit = over.run_until_cancelled(makings.starts.admit_house()).await?;
+    let deadline = SystemClock.deadline(makings.options.start_within);
     let making = makings.source.make(deadline);
     tokio::pin!(making);
     if let Some(made) = over.run_until_cancelled(&mut making).await {

@@ -104,12 +104,14 @@ impl Machine {
         }
     }
 
+    /// What fails while it is waited anyway counts as one with what it is waited for: all spares of a pool may end by one cause.
     fn back_off(&mut self, now: Duration, roll: u64) {
         self.forget(now);
+        let is_new = now >= self.not_before;
+        let before = if is_new { self.failures } else { self.failures.saturating_sub(1) };
         // In part by chance, but never at once: what fails at once would be tried without end.
-        let wait = self.policy.backoff.ceiling(self.failures) / 2
-            + self.policy.backoff.delay(self.failures, roll) / 2;
-        self.failures = self.failures.saturating_add(1);
+        let wait = self.policy.backoff.ceiling(before) / 2 + self.policy.backoff.delay(before, roll) / 2;
+        self.failures = before.saturating_add(1);
         self.failed_last = now;
         self.not_before = self.not_before.max(now.saturating_add(wait));
     }
@@ -199,7 +201,7 @@ mod tests {
             assert_eq!(pool.plan(now).start, 1, "one is tried");
             pool.failed(now, u64::MAX);
         }
-        assert_eq!(waits, [8.0, 16.0, 30.0, 30.0]);
+        assert_eq!(waits, [1.0, 2.0, 4.0, 8.0]);
         // One that is good makes up for all of it.
         now = pool.plan(now).wake.unwrap();
         assert_eq!(pool.plan(now).start, 1);
@@ -218,6 +220,30 @@ mod tests {
         let plan = pool.plan(SECOND);
         assert_eq!((plan.start, plan.wake), (0, Some(SECOND + SECOND / 2)));
         assert_eq!(pool.plan(SECOND * 2).start, 1);
+    }
+
+    #[test]
+    fn what_fails_together_counts_once() {
+        let mut pool = Machine::new(policy(8, 8));
+        pool.plan(Duration::ZERO);
+        (1..=8).for_each(|number| pool.ready(SECOND, number));
+        // As when an engine ends, one after the other.
+        for number in 1..=8_u64 {
+            pool.gone(
+                SECOND * 2 + SECOND / 100 * u32::try_from(number).unwrap(),
+                number,
+                Gone::Died,
+                u64::MAX,
+            );
+        }
+        let now = SECOND * 2 + SECOND / 100 * 8;
+        let again = pool.plan(now).wake.unwrap();
+        let in_seconds = |wait: Duration| wait.as_secs_f64().round();
+        assert_eq!(in_seconds(again - now), 1.0, "a first wait, from the last of them on");
+        assert_eq!(pool.plan(again).start, 1);
+        pool.failed(again, u64::MAX);
+        let next = pool.plan(again).wake.unwrap();
+        assert_eq!(in_seconds(next - again), 2.0, "what is tried then counts anew");
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! State: the counts, in memory. They are those of the pool, over all incarnations of its actor.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use metrics::{Gauge, SharedString, counter, gauge};
 
-use crate::metrics::names;
+use crate::metrics::{Level, names};
 
 /// What happens in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(super) struct Meter {
     died: AtomicU64,
     retired: AtomicU64,
     starting: AtomicUsize,
+    told_ready: Mutex<Level>,
 }
 
 /// One is being started until this is dropped.
@@ -53,6 +55,7 @@ impl Meter {
             died: AtomicU64::new(0),
             retired: AtomicU64::new(0),
             starting: AtomicUsize::new(0),
+            told_ready: Mutex::default(),
         }
     }
 
@@ -88,8 +91,8 @@ impl Meter {
 
     /// So many are ready. To be said by one at a time.
     pub(super) fn says_ready(&self, count: usize) {
-        #[expect(clippy::cast_precision_loss, reason = "nobody has so many spares")]
-        gauge!(names::POOL_READY, "pool" => self.pool.clone()).set(count as f64);
+        let mut told = self.told_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        told.set(count, || gauge!(names::POOL_READY, "pool" => self.pool.clone()));
     }
 
     /// One is being started.

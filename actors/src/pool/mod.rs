@@ -6,7 +6,8 @@
 //! - Claiming asks no actor: a spare that is ready is taken off a shelf. One that has ended while it waited is not given to
 //!   anybody; it is put away and replaced.
 //! - One gate for all that is started ([`Pool::admit`]): for refills, and for whoever has something made because there was no
-//!   spare. So many are started at a time, tenants get their shares, and who finds the queue full is told so
+//!   spare. So many are started at a time, tenants get their shares, spares are made when none of them waits (else whoever comes often
+//!   would have them beside its share), and who finds the queue full is told so
 //!   ([`Overloaded`](crate::admission::Overloaded)).
 //! - What cannot be made is tried again after longer and longer waits, one at a time, and without a wait for nothing: what is
 //!   told to be impossible ([`SandboxErrorKind::Unsupported`](conjure_sandbox::SandboxErrorKind::Unsupported)) is not tried

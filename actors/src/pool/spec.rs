@@ -5,14 +5,14 @@ use std::num::NonZero;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use conjure_base::{Deadline, IdError, TenantId};
+use conjure_base::{Deadline, TenantId};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
 use futures_util::future::BoxFuture;
 
 use super::actor::PoolActor;
 use super::meter::{Event, Meter};
 use super::shelf::Shelf;
-use crate::admission::{Gate, Overloaded, Permit, Share};
+use crate::admission::{Gate, Overloaded, Permit, Share, turn_before};
 use crate::supervision::{Backoff, ChildId, ChildSpec, SpecError, WorkerSpec};
 
 /// What is made before anybody needs it.
@@ -53,7 +53,7 @@ pub struct PoolOptions {
     pub starts_at_once: usize,
     /// What each tenant may have of those starts; so many may wait for one.
     pub share: Share,
-    /// How long the start of a spare may take.
+    /// How long the start of a spare may take, from its turn on.
     pub start_within: Duration,
     /// How long it is waited after a failure.
     pub backoff: Backoff,
@@ -82,8 +82,6 @@ pub(super) struct Makings<M: SpareSource> {
     pub(super) source: M,
     pub(super) options: PoolOptions,
     pub(super) starts: Gate,
-    /// As whom spares wait for their start: not before anybody else.
-    pub(super) tenant: TenantId,
     pub(super) shelf: Shelf<M::Spare>,
 }
 
@@ -94,14 +92,12 @@ pub struct PoolSpec<M: SpareSource> {
 
 impl<M: SpareSource> PoolSpec<M> {
     /// A pool of this name, with spares of this source.
-    ///
-    /// # Errors
-    /// None that a caller could cause.
-    pub fn new(name: ChildId, source: M, options: PoolOptions) -> Result<Self, IdError> {
+    #[must_use]
+    pub fn new(name: ChildId, source: M, options: PoolOptions) -> Self {
         let starts = u32::try_from(options.starts_at_once.max(1)).unwrap_or(u32::MAX);
         let starts = Gate::new(options.starts, starts, options.share);
-        let (tenant, shelf) = (TenantId::new(REFILLS)?, Shelf::new(Meter::new(name.to_string())));
-        Ok(Self { makings: Makings { name, source, options, starts, tenant, shelf } })
+        let shelf = Shelf::new(Meter::new(name.to_string()));
+        Self { makings: Makings { name, source, options, starts, shelf } }
     }
 
     /// The actor's spec, for a supervisor, and the pool, which works while that runs.
@@ -119,9 +115,6 @@ impl<M: SpareSource> PoolSpec<M> {
         Ok((spec, Pool { makings }))
     }
 }
-
-/// The name under which refills wait at the gate, beside the tenants.
-const REFILLS: &str = "refills";
 
 impl<M: SpareSource> fmt::Debug for PoolSpec<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,25 +159,35 @@ impl<M: SpareSource> Pool<M> {
         self.makings.shelf.meter.count(Event::Miss);
     }
 
-    /// Waits until one more may be started for this tenant.
+    /// Waits until one more may be started for this tenant, which is to be ready by `deadline`: a tenth of the time is left to the
+    /// start.
     ///
     /// # Errors
-    /// When as many of the tenant wait as may, or it was not its turn before `deadline`.
+    /// When as many of the tenant wait as may, or it was not its turn in time.
     pub async fn admit(&self, tenant: &TenantId, deadline: Deadline) -> Result<Permit, Overloaded> {
-        self.makings.starts.admit(tenant, deadline).await
+        self.makings.starts.admit(tenant, turn_before(deadline)).await
+    }
+
+    /// What all that is started passes: a tenant's share of it may be set there. Spares wait there, too, in no tenant's name, until
+    /// no tenant waits.
+    #[must_use]
+    pub fn starts(&self) -> &Gate {
+        &self.makings.starts
     }
 
     /// How it is, and what happened so far.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let Makings { name, options, shelf, starts, .. } = &*self.makings;
-        let meter = &shelf.meter;
+        let (meter, load) = (&shelf.meter, starts.load());
         PoolStats {
             name: name.to_string(),
             size: options.size,
             ready: shelf.len(),
             starting: meter.starting(),
-            waiting: starts.load().waiting,
+            starts_at_once: load.capacity,
+            under_way: load.admitted,
+            waiting: load.waiting,
             hits: meter.of(Event::Hit),
             misses: meter.of(Event::Miss),
             refills: meter.of(Event::Ready),
@@ -220,7 +223,11 @@ pub struct PoolStats {
     pub ready: usize,
     /// How many are being started, or wait for that.
     pub starting: usize,
-    /// How many starts wait for their turn, of spares and of what is made because there was none.
+    /// How many starts may be under way at a time, of spares and of what is made because there was none.
+    pub starts_at_once: u32,
+    /// How many of those are.
+    pub under_way: u32,
+    /// How many of those wait for their turn.
     pub waiting: usize,
     /// Sessions that got a spare.
     pub hits: u64,

@@ -63,7 +63,8 @@ impl Runtime {
             Partitions::spec(ChildId::new("tenants")?, options.partitions, Tenants::partition)?;
         let (tenants_spec, _) = tenants_spec.build();
         let tenants = Tenants::new(partitions, options.sessions_per_tenant);
-        let chores = options.chores.into_iter().chain([Idle::of(&tenants)]);
+        let tenancy = Tenancy::new(access.clone(), options.clock);
+        let chores = options.chores.into_iter().chain([Idle::of(&tenants, &tenancy)]);
         let (janitor_spec, janitor) = janitor(chores.collect())?;
         let (pools_spec, pools_supervisor) =
             SupervisorSpec::dynamic(ChildId::new("pools")?).domain(Domain::EachChild).build();
@@ -81,7 +82,6 @@ impl Runtime {
         for pool in pools {
             pools_supervisor.start_child(pool, deadline).await.map_err(RuntimeError::NotStarted)?;
         }
-        let tenancy = Tenancy::new(access.clone(), options.clock);
         let setting = Setting {
             journal: access,
             outfit: options.outfit,
@@ -279,6 +279,15 @@ impl Runtime {
         }
     }
 
+    /// Ends all sessions of a tenant that are live here, and what supervises them. Whoever opens or uses one afterwards has it started anew;
+    /// the host sees to it that nobody does.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Tenant`] when they did not end before the deadline.
+    pub async fn end_tenant(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), RuntimeError> {
+        self.inner.tenants.end(tenant, deadline).await
+    }
+
     /// Forgets all sessions of a tenant for ever, with what was counted of it, here and in the journal: those that are live here
     /// are stopped first. Whoever opens sessions of the tenant meanwhile may lose them; the host sees to it that nobody does.
     ///
@@ -309,11 +318,12 @@ impl Runtime {
                 break;
             }
         }
+        // What it owes is submitted no more: it would be there again.
+        tenancy.forget(tenant);
         journal.call(|journal| journal.delete_tenant(tenant)).await.map_err(failed)?;
         for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {
             session.is_deleted();
         }
-        tenancy.forget(tenant);
         Ok(())
     }
 

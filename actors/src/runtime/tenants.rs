@@ -19,6 +19,7 @@ use crate::supervision::{
     ChildId, Counts, Domain, Dynamic, Failure, GivenUp, Partitions, RequestError, StartError, Supervisor,
     SupervisorSpec,
 };
+use crate::tenants::Tenancy;
 
 /// The way to the tenants' supervisors.
 #[derive(Debug)]
@@ -133,12 +134,12 @@ fn is_idle(_: &TenantId, supervisor: &Arc<Supervisor>) -> bool {
     Arc::strong_count(supervisor) == 1 && supervisor.count().all == 0
 }
 
-/// Ends the supervisors of tenants of which no session lives here, and nobody has one.
-pub(crate) struct Idle(Weak<Tenants>);
+/// Ends the supervisors of tenants of which no session lives here, and nobody has one; has charged what they owe.
+pub(crate) struct Idle(Weak<Tenants>, Tenancy);
 
 impl Idle {
-    pub(crate) fn of(tenants: &Arc<Tenants>) -> Arc<dyn Chore> {
-        Arc::new(Self(Arc::downgrade(tenants)))
+    pub(crate) fn of(tenants: &Arc<Tenants>, tenancy: &Tenancy) -> Arc<dyn Chore> {
+        Arc::new(Self(Arc::downgrade(tenants), tenancy.clone()))
     }
 }
 
@@ -154,6 +155,7 @@ impl Chore for Idle {
     /// How many supervisors were ended.
     fn run(&self, deadline: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
         Box::pin(async move {
+            self.1.settle();
             let Some(tenants) = self.0.upgrade() else { return Ok(0) };
             Ok(tenants.end_idle(deadline).await?)
         })

@@ -207,9 +207,7 @@ impl SessionActor {
         }
         match &mut self.place {
             Place::Away(away) => {
-                if let Some((message, back)) =
-                    away.take_in(message, back, self.shared.account.terms().queued_messages)
-                {
+                if let Some((message, back)) = away.take_in(message, back, &self.shared) {
                     self.keep(message, back);
                 }
                 Flow::Continue

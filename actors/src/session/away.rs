@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::SessionError;
 use super::mail::{Parcel, Return};
 use super::message::{Answer, SessionMessage};
+use super::shared::Shared;
 use super::subscription::Accepted;
 use crate::supervision::Job;
 
@@ -34,12 +35,12 @@ pub(crate) struct Away {
 
 impl Away {
     /// Takes a message into the errand's inbox, or acts; gives it back where it must wait for the errand's end. So many may wait
-    /// for their turn.
+    /// for their turn as the tenant's terms say.
     pub(crate) fn take_in(
         &mut self,
         message: SessionMessage,
         back: Return,
-        most_queued: usize,
+        shared: &Arc<Shared>,
     ) -> Option<(SessionMessage, Return)> {
         match message {
             SessionMessage::Interrupt { reply } => {
@@ -49,16 +50,17 @@ impl Away {
             }
             SessionMessage::Send { input, limits, reply } => match self.inbox.try_reserve() {
                 Ok(permit) => {
-                    let again = limits.clone();
+                    let (again, shared) = (limits.clone(), Arc::clone(shared));
+                    let most = shared.account.terms().queued_messages;
                     let acknowledge = move |receipt| match receipt {
                         // The errand broke off before it looked: it is sent again.
                         Receipt::NotTaken(input) => {
                             drop(Parcel::again(SessionMessage::Send { input, limits: again, reply }, back));
                         }
-                        receipt => reply.send(accepted(receipt)),
+                        receipt => reply.send(accepted(receipt, &shared)),
                     };
                     let post = Post::new(PostKind::Queue, input, acknowledge).within(limits);
-                    permit.send(post.at_most(most_queued));
+                    permit.send(post.at_most(most));
                     None
                 }
                 Err(mpsc::error::TrySendError::Full(())) => {
@@ -71,7 +73,9 @@ impl Away {
             },
             SessionMessage::Steer { input, reply } => match self.inbox.try_reserve() {
                 Ok(permit) => {
-                    permit.send(Post::new(PostKind::Steer, input, |receipt| reply.send(steered(receipt))));
+                    let shared = Arc::clone(shared);
+                    let acknowledge = move |receipt| reply.send(steered(receipt, &shared));
+                    permit.send(Post::new(PostKind::Steer, input, acknowledge));
                     None
                 }
                 Err(mpsc::error::TrySendError::Full(())) => {
@@ -84,7 +88,7 @@ impl Away {
             },
             SessionMessage::ChangeArtifacts { change, reply } => match self.inbox.try_reserve() {
                 Ok(permit) => {
-                    let again = change.clone();
+                    let (again, shared) = (change.clone(), Arc::clone(shared));
                     let acknowledge = move |receipt| match receipt {
                         Receipt::Recorded => reply.send(Ok(())),
                         // The turn is over: it is sent again.
@@ -94,7 +98,7 @@ impl Away {
                                 back,
                             ));
                         }
-                        other => reply.send(Err(not_taken(other))),
+                        other => reply.send(Err(not_taken(other, &shared))),
                     };
                     permit.send(Post::artifacts(change, acknowledge));
                     None
@@ -112,23 +116,23 @@ impl Away {
     }
 }
 
-fn accepted(receipt: Receipt) -> Result<Accepted, SessionError> {
+fn accepted(receipt: Receipt, shared: &Shared) -> Result<Accepted, SessionError> {
     match receipt {
         Receipt::Queued { id, seq } => Ok(Accepted::Queued { id, seq }),
-        other => Err(not_taken(other)),
+        other => Err(not_taken(other, shared)),
     }
 }
 
-fn steered(receipt: Receipt) -> Result<u64, SessionError> {
+fn steered(receipt: Receipt, shared: &Shared) -> Result<u64, SessionError> {
     match receipt {
         Receipt::Steered { seq } => Ok(seq),
-        other => Err(not_taken(other)),
+        other => Err(not_taken(other, shared)),
     }
 }
 
-fn not_taken(receipt: Receipt) -> SessionError {
+fn not_taken(receipt: Receipt, shared: &Shared) -> SessionError {
     match receipt {
-        Receipt::Refused(rejection) => SessionError::refused(rejection),
+        Receipt::Refused(rejection) => shared.refused(rejection),
         Receipt::Failed(error) => error.into(),
         Receipt::NotTaken(_) => SessionError::NotRunning,
         Receipt::Steered { .. } | Receipt::Queued { .. } | Receipt::Recorded | Receipt::Unknown => {

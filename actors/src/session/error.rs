@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_artifact::{ArtifactError, OutputError};
-use conjure_base::SessionId;
+use conjure_base::{SessionId, TenantId};
 use conjure_conversation::{LedgerError, Rejection};
 use conjure_sandbox::SandboxErrorKind;
 
@@ -28,16 +28,28 @@ pub enum SessionError {
     #[error("no turn is running any more; send the message instead")]
     NotRunning,
     /// Too much waits already. Nothing was done.
-    #[error("{what} is full; try again in {retry_after:?}")]
+    #[error("{what} is full{}; try again in {retry_after:?}", at(*limit))]
     Overloaded {
         /// What is full.
         what: &'static str,
+        /// How many it has room for, where that is a number which somebody has set.
+        limit: Option<usize>,
         /// When it is worth another try.
         retry_after: Duration,
     },
     /// The tenant has as much as it may, or what is asked for does not fit. Nothing was done.
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
+    /// What the tenant has on the disk is limited, and cannot be measured. Nothing was done.
+    #[error(
+        "the tenant `{tenant}` gets no more of the disk, since its data folder cannot be measured: {reason}"
+    )]
+    Unmeasured {
+        /// Whose.
+        tenant: TenantId,
+        /// What is in the way.
+        reason: &'static str,
+    },
     /// The runtime takes no new work.
     #[error("the runtime is being emptied and begins no turns")]
     Draining,
@@ -114,16 +126,26 @@ impl SessionError {
         }
     }
 
-    /// What the machine refused, told as what it is about.
-    pub(crate) fn refused(rejection: Rejection) -> Self {
-        match rejection {
-            Rejection::ArtifactExists { name } => ArtifactError::Exists { name }.into(),
-            other => other.into(),
+    /// When it is worth another try, where something was too full for this one.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overloaded { retry_after, .. } => Some(*retry_after),
+            _ => None,
         }
     }
 
     pub(crate) const fn overloaded(what: &'static str) -> Self {
-        Self::Overloaded { what, retry_after: Duration::from_millis(250) }
+        Self::Overloaded { what, limit: None, retry_after: Duration::from_millis(250) }
+    }
+
+    /// As many messages as may wait for their turn.
+    pub(crate) const fn queue_full(limit: usize, retry_after: Duration) -> Self {
+        Self::Overloaded {
+            what: "the queue of messages that wait for their turn",
+            limit: Some(limit),
+            retry_after,
+        }
     }
 
     pub(crate) fn of_start(error: &StartError) -> Self {
@@ -134,6 +156,10 @@ impl SessionError {
             other => Self::NotStarted { reason: other.to_string() },
         }
     }
+}
+
+fn at(limit: Option<usize>) -> String {
+    limit.map_or_else(String::new, |limit| format!(", at {limit}"))
 }
 
 impl From<ArtifactError> for SessionError {

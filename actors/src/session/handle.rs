@@ -195,7 +195,8 @@ impl Session {
     /// into the tenant's store.
     ///
     /// # Errors
-    /// As for [`Session::open_file`]; [`SessionError::Artifact`] when it cannot be kept.
+    /// As for [`Session::open_file`]; [`SessionError::Artifact`] when it cannot be kept, [`SessionError::Quota`] when it does not fit on what
+    /// its tenant may have on the disk.
     pub async fn artifact_of(&self, file: &SessionFile) -> Result<Source, SessionError> {
         let file = Box::new(file.clone());
         self.ask(|reply| SessionMessage::StoreFile { file, reply }).await

@@ -50,6 +50,10 @@ struct Ring {
     first: u64,
     /// How many events are recorded.
     recorded: u64,
+    /// Before so many events were recorded, no preview is of a call that is under way.
+    call_from: u64,
+    /// The place of the entry with which the last call, or what is between calls, began.
+    call_at: u64,
     standing: Standing,
     ends: Ends,
 }
@@ -84,6 +88,8 @@ impl Hub {
             bytes: 0,
             first: 0,
             recorded: 0,
+            call_from: 0,
+            call_at: 0,
             standing: Standing::Alive,
             ends: Ends::Told,
         };
@@ -164,9 +170,13 @@ impl Hub {
         self.news.subscribe()
     }
 
-    /// What there is for a reader who is at this place of the ring and wants the event `next`.
-    pub(crate) fn read(&self, place: u64, next: u64) -> Found {
+    /// What there is for a reader who is at this place of the ring, has read all from the place `since` on, and wants the event
+    /// `next`. Previews of a call that the reader has not heard from its beginning are left out: what is secret could not be told.
+    pub(crate) fn read(&self, place: u64, since: &mut u64, next: u64) -> Found {
         let ring = self.ring();
+        if place < ring.first {
+            *since = ring.first;
+        }
         let told = match ring.ends {
             Ends::Held(seq) => seq,
             Ends::Told | Ends::HeldBack => u64::MAX,
@@ -188,11 +198,14 @@ impl Hub {
                 Entry::Recorded(seq, _) if *seq < next => {}
                 Entry::Recorded(seq, _) if *seq >= told => break,
                 Entry::Recorded(..) => return Found::Entry(entry.clone(), after),
-                // A preview of what comes next, and not of what is over.
-                Entry::Preview(_) if next >= ring.recorded_before(number) => {
-                    return Found::Entry(entry.clone(), after);
+                // A preview of what comes next, or of the call that is under way, and not of what is over.
+                Entry::Preview(_) => {
+                    let before = ring.recorded_before(number);
+                    let is_told = next == before || (next > before && before >= ring.call_from);
+                    if is_told && ring.is_whole(number, *since) {
+                        return Found::Entry(entry.clone(), after);
+                    }
                 }
-                Entry::Preview(_) => {}
             }
         }
         match &ring.standing {
@@ -208,6 +221,10 @@ impl Hub {
                 ring.clear();
             }
             ring.recorded = seq.saturating_add(1);
+            if bounds_call(&event.kind) {
+                ring.call_from = ring.recorded;
+                ring.call_at = ring.first + ring.entries.len() as u64;
+            }
             if let (Ends::HeldBack, EventKind::TurnFinished { .. }) = (ring.ends, &event.kind) {
                 ring.ends = Ends::Held(*seq);
             }
@@ -224,6 +241,20 @@ impl Hub {
     }
 }
 
+/// Whether a model call, or a summary, begins or ends with it.
+const fn bounds_call(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::TurnStarted { .. }
+            | EventKind::ModelCallStarted { .. }
+            | EventKind::ModelAnswered { .. }
+            | EventKind::ModelCallFailed { .. }
+            | EventKind::ModelCallAbandoned { .. }
+            | EventKind::CompactionStarted { .. }
+            | EventKind::TurnFinished { .. }
+    )
+}
+
 impl Ring {
     fn clear(&mut self) {
         self.first += self.entries.len() as u64;
@@ -236,6 +267,14 @@ impl Ring {
             self.first += 1;
             self.bytes = self.bytes.saturating_sub(bytes);
         }
+    }
+
+    /// Whether the call that the entry of this number is of began at this place or later.
+    fn is_whole(&self, number: usize, since: u64) -> bool {
+        let bounds = |entry: &Entry| matches!(entry, Entry::Recorded(_, event) if bounds_call(&event.kind));
+        let began = self.entries.iter().take(number).rposition(|(entry, _)| bounds(entry));
+        let began = began.map_or(self.call_at, |number| self.first + number as u64);
+        since == 0 || (since..=self.first + number as u64).contains(&began)
     }
 
     /// How many events were recorded before the entry of this number.
@@ -269,5 +308,103 @@ impl Observer for Hub {
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hub").field("recorded", &self.recorded_events()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_base::{Timestamp, TurnId};
+    use conjure_conversation::Block;
+
+    use super::*;
+
+    fn event(kind: EventKind) -> Event {
+        Event { at: Timestamp::from_millis(1), kind }
+    }
+
+    fn begins(call: u32) -> Event {
+        event(EventKind::ModelCallStarted { turn: TurnId::FIRST, call, effects: None })
+    }
+
+    fn ends(call: u32) -> Event {
+        event(EventKind::ModelCallAbandoned { turn: TurnId::FIRST, call })
+    }
+
+    fn told() -> Event {
+        event(EventKind::ModelTold { note: Block::text("by the way") })
+    }
+
+    struct Reader<'a> {
+        hub: &'a Hub,
+        place: u64,
+        since: u64,
+        next: u64,
+    }
+
+    impl<'a> Reader<'a> {
+        fn of(hub: &'a Hub, next: u64) -> Self {
+            Self { hub, place: 0, since: 0, next }
+        }
+
+        /// All that there is for it: numbers of events, and texts.
+        fn read(&mut self) -> String {
+            let mut all = String::new();
+            while let Found::Entry(entry, place) = self.hub.read(self.place, &mut self.since, self.next) {
+                self.place = place;
+                match entry {
+                    Entry::Recorded(seq, _) => {
+                        self.next = seq + 1;
+                        all.push_str(&seq.to_string());
+                    }
+                    Entry::Preview(preview) => match &*preview {
+                        ModelEvent::TextDelta { text, .. } => all.push_str(text),
+                        other => panic!("{other:?}"),
+                    },
+                }
+            }
+            all
+        }
+    }
+
+    fn say(hub: &Hub, texts: &str) {
+        for text in texts.chars() {
+            hub.preview(&ModelEvent::TextDelta { index: 0, text: text.to_string() });
+        }
+    }
+
+    #[test]
+    fn who_comes_late_hears_the_call_from_its_beginning_and_nothing_of_those_before() {
+        let hub = Hub::new(RingLimits { entries: 100, bytes: 1 << 20 });
+        hub.recorded(0, &begins(1));
+        say(&hub, "ab");
+        hub.recorded(1, &ends(1));
+        assert_eq!(Reader::of(&hub, 2).read(), "");
+        hub.recorded(2, &begins(2));
+        say(&hub, "cd");
+        hub.recorded(3, &told());
+        say(&hub, "e");
+        assert_eq!(Reader::of(&hub, 4).read(), "cde");
+        assert_eq!(Reader::of(&hub, 3).read(), "cd3e");
+        assert_eq!(Reader::of(&hub, 0).read(), "0ab12cd3e");
+    }
+
+    #[test]
+    fn who_has_lost_the_beginning_of_a_call_hears_no_more_of_it() {
+        let hub = Hub::new(RingLimits { entries: 4, bytes: 1 << 20 });
+        let (mut quick, mut slow) = (Reader::of(&hub, 0), Reader::of(&hub, 0));
+        hub.recorded(0, &begins(1));
+        say(&hub, "ab");
+        assert_eq!((quick.read(), slow.read()), ("0ab".to_owned(), "0ab".to_owned()));
+        say(&hub, "cd");
+        let mut late = Reader::of(&hub, 1);
+        assert_eq!((quick.read().as_str(), late.read().as_str()), ("cd", ""));
+        say(&hub, "efghi");
+        assert_eq!((slow.read().as_str(), late.read().as_str()), ("", ""), "a part was dropped");
+        hub.recorded(1, &ends(1));
+        hub.recorded(2, &begins(2));
+        say(&hub, "j");
+        for reader in [&mut slow, &mut late] {
+            assert_eq!(reader.read(), "12j");
+        }
     }
 }

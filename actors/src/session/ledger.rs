@@ -4,17 +4,18 @@
 //! over, which is final; a journal that fails is a value, after which the conversation is loaded anew.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{EVENT_FORMAT, Event, Ledger, LedgerError};
-use conjure_journal::{Epoch, JournalError, NewEvent, PageLimit, Recorded, SessionKey};
+use conjure_journal::{Charge, Epoch, JournalError, NewEvent, PageLimit, Recorded, SessionKey};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::journal::{CallFailure, JournalAccess};
 use crate::metrics::names;
-use crate::tenants::{Account, Holder};
+use crate::tenants::{Account, Amount, Holder, is_undone};
 
 /// What the events of conversations are called in the journal.
 pub const EVENT_KIND: &str = "conversation";
@@ -95,6 +96,38 @@ const fn is_busy(error: &JournalError) -> bool {
     matches!(error, JournalError::Overloaded { .. } | JournalError::Locked { .. })
 }
 
+/// Whether the events were surely not recorded, and will not be.
+const fn is_refused(failure: &CallFailure) -> bool {
+    let CallFailure::Journal(error) = failure else { return true };
+    is_undone(error)
+        || matches!(
+            error,
+            JournalError::NotFound { .. }
+                | JournalError::StaleEpoch { .. }
+                | JournalError::LeaseHeld { .. }
+                | JournalError::Conflict { .. }
+        )
+}
+
+/// What an append charges. Dropped while the journal surely has nothing of it, it is owed: what was said was said.
+struct Bill<'a> {
+    payer: Option<&'a Holder>,
+    amount: Amount,
+    charges: Vec<Charge>,
+    /// Whether the journal has it, or may have.
+    is_submitted: AtomicBool,
+}
+
+impl Drop for Bill<'_> {
+    fn drop(&mut self) {
+        if let (Some(payer), false) = (self.payer, *self.is_submitted.get_mut())
+            && !self.charges.is_empty()
+        {
+            payer.account.owe(payer.session, self.amount, std::mem::take(&mut self.charges));
+        }
+    }
+}
+
 /// What a conversation is told of the journal's failures.
 pub(crate) fn failure(failure: CallFailure) -> LedgerError {
     match failure {
@@ -121,16 +154,24 @@ impl Ledger for JournalLedger {
             let mut pause = FIRST_PAUSE;
             let count = events.len() as u64;
             let patience = SystemClock.deadline(LONGEST_APPEND);
-            let (amount, charges) = match &self.payer {
+            let payer = self.payer.as_deref();
+            let (amount, charges) = match payer {
                 Some(payer) => payer.account.charges(payer.session, events),
                 None => Default::default(),
             };
+            let bill = Bill { payer, amount, charges, is_submitted: AtomicBool::new(false) };
             let recorded = loop {
-                let (events, charges) = (encoded(events)?, charges.clone());
+                let events = encoded(events)?;
                 let append = |journal: &dyn conjure_journal::Journal| {
+                    bill.is_submitted.store(true, Ordering::Relaxed);
+                    let charges = bill.charges.clone();
                     journal.append_charged(&self.key, expected_seq, self.epoch, events, charges)
                 };
-                match self.journal.call(append).await {
+                let answer = self.journal.call(append).await;
+                if answer.as_ref().is_err_and(is_refused) {
+                    bill.is_submitted.store(false, Ordering::Relaxed);
+                }
+                match answer {
                     Err(CallFailure::Journal(error))
                         if is_busy(&error) && SystemClock.remaining(give_up) > pause =>
                     {
@@ -145,8 +186,8 @@ impl Ledger for JournalLedger {
                     }
                 }
             };
-            if let Some(payer) = &self.payer
-                && !charges.is_empty()
+            if let Some(payer) = payer
+                && !bill.charges.is_empty()
             {
                 payer.account.charged(payer.session, amount);
             }

@@ -20,6 +20,7 @@ mod hub;
 mod lease;
 mod ledger;
 mod mail;
+mod pace;
 mod producing;
 mod redaction;
 mod retry;

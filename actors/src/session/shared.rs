@@ -10,10 +10,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use conjure_artifact::ArtifactError;
 use conjure_base::{Clock, Deadline, Redactor, SystemClock, Timestamp, TurnId};
 use conjure_conversation::{
     Artifact, ArtifactContent, Event, EventKind, FileSource, FinishedTurn, Message, ModelEvent, Observer,
-    SessionFile, Standing, State, Step, next,
+    Rejection, SessionFile, Standing, State, Step, next,
 };
 use conjure_journal::SessionKey;
 use serde_json::value::RawValue;
@@ -25,6 +26,7 @@ use super::error::SessionError;
 use super::hub::{Hub, RingLimits};
 use super::mail::Mail;
 use super::message::{SessionSnapshot, SessionStatus};
+use super::pace::Pace;
 use super::redaction::{redact_json, redact_stop};
 use super::spec::{Resume, Setting};
 use crate::artifacts::ArtifactParts;
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     counts: Book,
     pub(crate) snapshot: Mutex<SessionSnapshot>,
     belongings: Mutex<Belongings>,
+    /// How long its turns take.
+    pace: Mutex<Pace>,
     /// The last turn that is known to have produced no files.
     made_nothing: Mutex<Option<TurnId>>,
     /// The end of a turn that is told of when its files are on the host.
@@ -132,6 +136,7 @@ impl Shared {
             redactor: Mutex::default(),
             snapshot: Mutex::new(SessionSnapshot::nothing()),
             belongings: Mutex::default(),
+            pace: Mutex::default(),
             made_nothing: Mutex::default(),
             held_end: Mutex::default(),
             is_gone: AtomicBool::new(false),
@@ -405,6 +410,15 @@ impl Shared {
         standing.artifacts().iter().filter_map(|artifact| artifact.content.clone()).collect()
     }
 
+    /// What the machine refused, told as what it is about. What is too full now has room later.
+    pub(crate) fn refused(&self, rejection: Rejection) -> SessionError {
+        match rejection {
+            Rejection::ArtifactExists { name } => ArtifactError::Exists { name }.into(),
+            Rejection::QueueFull { limit } => SessionError::queue_full(limit, lock(&self.pace).advice()),
+            other => other.into(),
+        }
+    }
+
     /// This turn produced no files.
     pub(crate) fn note_nothing(&self, turn: TurnId) {
         *lock(&self.made_nothing) = Some(turn);
@@ -530,6 +544,11 @@ impl Observer for Shared {
     }
 
     fn recorded(&self, seq: u64, event: &Event) {
+        match &event.kind {
+            EventKind::TurnStarted { .. } => lock(&self.pace).begins(),
+            EventKind::TurnFinished { .. } => lock(&self.pace).ends(),
+            _ => {}
+        }
         {
             let mut snapshot = lock(&self.snapshot);
             snapshot.events = seq.saturating_add(1);

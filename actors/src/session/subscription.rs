@@ -53,6 +53,8 @@ pub struct Subscription {
     /// Where it is in the ring, and which event it wants next.
     place: u64,
     next: u64,
+    /// From which place of the ring on it has read all; 0 where nothing was lost.
+    since: u64,
     /// Of the journal, when it is behind.
     page: VecDeque<Event>,
     pieces: HashMap<usize, Pieces>,
@@ -71,6 +73,7 @@ impl Subscription {
             shared: Arc::clone(shared),
             // What is in the ring already is passed by number, previews of the past are not told.
             place: if from_seq < u64::MAX { 0 } else { place },
+            since: 0,
             next,
             page: VecDeque::new(),
             pieces: HashMap::new(),
@@ -110,7 +113,7 @@ impl Subscription {
                 return Ok(self.tell(self.next, Arc::new(event)));
             }
             news.borrow_and_update();
-            match self.hub.read(self.place, self.next) {
+            match self.hub.read(self.place, &mut self.since, self.next) {
                 Found::Entry(Entry::Recorded(seq, event), place) => {
                     self.place = place;
                     return Ok(self.tell(seq, event));

@@ -8,7 +8,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_artifact::ArtifactOptions;
 use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
 use conjure_conversation::{
     ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, Decision, DriveError,
@@ -27,7 +26,7 @@ use super::shared::{Driven, Shared};
 use super::spec::SessionParts;
 use super::subscription::Accepted;
 use super::uploading::Giving;
-use crate::artifacts::ArtifactParts;
+use crate::artifacts::{ArtifactParts, have_expired};
 use crate::tenants::{NotReserved, estimate};
 
 /// What an errand is sent for.
@@ -193,7 +192,9 @@ impl Errand {
     async fn put_in_order(&mut self) -> Result<(), LedgerError> {
         self.record_files_later().await?;
         let options = self.parts.artifacts.as_ref().map(ArtifactParts::options);
-        if options.is_some_and(|options| have_expired(self.conversation.state(), options)) {
+        if options
+            .is_some_and(|options| have_expired(self.conversation.state(), options, SystemClock.timestamp()))
+        {
             tracing::info!(session = %self.shared.key, "the session's artifacts have expired");
             self.submit(CommandKind::ClearArtifacts).await.map(drop)?;
         }
@@ -243,7 +244,7 @@ impl Errand {
             Order::Queue { input, limits, reply } => {
                 let most = self.shared.account.terms().queued_messages;
                 if self.conversation.state().queue().len() >= most {
-                    reply.send(Err(Rejection::QueueFull { limit: most }.into()));
+                    reply.send(Err(self.shared.refused(Rejection::QueueFull { limit: most })));
                     return Ok(());
                 }
                 let submitted = self.submit(CommandKind::Queue { input, limits }).await;
@@ -333,7 +334,7 @@ impl Errand {
     ) -> Result<(), LedgerError> {
         match submitted {
             Ok(Ok(())) => reply.send(value),
-            Ok(Err(rejection)) => reply.send(Err(SessionError::refused(rejection))),
+            Ok(Err(rejection)) => reply.send(Err(self.shared.refused(rejection))),
             Err(error) => {
                 reply.send(Err(error.clone().into()));
                 return Err(error);
@@ -341,12 +342,6 @@ impl Errand {
         }
         Ok(())
     }
-}
-
-/// Whether its artifacts are gone because nobody used the session for so long.
-fn have_expired(state: &State, options: &ArtifactOptions) -> bool {
-    let is_used = state.turn().is_some() || state.standing().artifacts().is_empty();
-    !is_used && options.are_expired(state.touched(), SystemClock.timestamp())
 }
 
 /// Whether a tool of it was ever started.

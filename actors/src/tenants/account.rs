@@ -1,7 +1,8 @@
 //! The account of a tenant: who is live, and what is spent, reserved and charged.
 //!
-//! State: in memory, the sessions that are live here and what their calls have reserved; gone with the process. What was spent is in
-//! the journal, and read anew for each call, so that what other processes charge counts, too.
+//! State: in memory, the sessions that are live here, what their calls have reserved, and what calls that were broken off have come to
+//! until the journal has it; gone with the process. What was spent is in the journal, and read anew for each call, so that what other
+//! processes charge counts, too.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,12 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SessionId, TenantId, Timestamp};
-use conjure_conversation::{Event, Usage};
-use conjure_journal::Charge;
+use conjure_conversation::{Event, ModelError, ModelEvent, Usage};
+use conjure_journal::{Charge, Reply};
 use tokio::sync::watch;
 
-use super::budget::{Allowance, Amount, Good, Period};
+use super::budget::{Allowance, Amount, Budget, Good, Period};
 use super::calendar::counter;
+use super::debts::{Debts, is_undone};
+use super::heard::{Heard, Used};
 use super::purse::{Purse, Why};
 use super::quota::{Quota, QuotaExceeded};
 use super::tenancy::{Entry, Spent, Standing};
@@ -42,6 +45,7 @@ struct State {
     /// The sessions that are live; how many have a part in it: one that is about to start again is the same session.
     live: HashMap<SessionId, u32>,
     purse: Purse,
+    debts: Debts,
 }
 
 /// Whether what others have reserved is waited for.
@@ -69,7 +73,8 @@ impl Account {
         journal: JournalAccess,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let state = Mutex::new(State { terms, live: HashMap::new(), purse: Purse::default() });
+        let state = State { terms, live: HashMap::new(), purse: Purse::default(), debts: Debts::default() };
+        let state = Mutex::new(state);
         Self { entry, journal, clock, state, recording: Arc::default(), changed: watch::Sender::new(0) }
     }
 
@@ -103,7 +108,7 @@ impl Account {
         Ok(Present { account: Arc::clone(self), session })
     }
 
-    /// Whether a call that sends so many bytes would fit now. Waits for nobody: what others have reserved may come back.
+    /// Whether a call that sends so many bytes would fit now. Waits for the journal alone: what others have reserved may come back.
     pub(crate) async fn check(&self, session: SessionId, bytes: u64) -> Result<(), NotReserved> {
         self.admit(session, bytes, Waiting::Not, |_, _, _| ()).await
     }
@@ -118,7 +123,8 @@ impl Account {
         let reserve = |purse: &mut Purse, amount, at| purse.reserve(session, amount, at);
         let waiting = Waiting::Until(self.clock.deadline(RETURNED_WITHIN));
         self.admit(session, bytes, waiting, reserve).await?;
-        Ok(Reservation { account: Arc::clone(self), session, is_settled: false })
+        let (account, input) = (Arc::clone(self), Budget::tokens_sent(bytes));
+        Ok(Reservation { account, session, input, heard: Heard::default(), is_settled: false })
     }
 
     async fn admit(
@@ -139,7 +145,11 @@ impl Account {
                     take(&mut state.purse, Amount::default(), at);
                     return Ok(());
                 }
-                (state.purse.mark(), terms)
+                (state.debts.first().is_none().then(|| state.purse.mark()), terms)
+            };
+            let Some(mark) = mark else {
+                self.paid().await.map_err(NotReserved::Journal)?;
+                continue;
             };
             let spent = self.spent(terms.budget.allowances(), at).await.map_err(NotReserved::Journal)?;
             let amount = terms.budget.estimate(bytes);
@@ -177,6 +187,36 @@ impl Account {
         }
     }
 
+    /// Takes charges, where a journal is open.
+    fn till(&self) -> impl Fn(Vec<Charge>) -> Option<Reply<()>> {
+        let journal = self.journal.open();
+        move |charges| Some(journal.as_ref()?.charge(self.tenant(), charges))
+    }
+
+    /// Waits until what calls that were broken off have come to is in the journal.
+    async fn paid(&self) -> Result<(), CallFailure> {
+        let mut is_second = false;
+        loop {
+            let first = {
+                let mut state = self.lock();
+                state.debts.settle(&self.till());
+                state.debts.first()
+            };
+            match first {
+                None => {
+                    self.entry.let_go();
+                    return Ok(());
+                }
+                Some(None) => drop(self.journal.journal().await?),
+                Some(Some(answer)) => match answer.await {
+                    Err(error) if is_undone(&error) && is_second => return Err(error.into()),
+                    Err(error) => is_second |= is_undone(&error),
+                    Ok(()) => {}
+                },
+            }
+        }
+    }
+
     async fn spent(&self, allowances: &[Allowance], at: Timestamp) -> Result<Vec<u64>, CallFailure> {
         let names = allowances.iter().map(|allowance| {
             let (good, period, _) = allowance.parts();
@@ -195,12 +235,53 @@ impl Account {
         // To the periods in which it fitted.
         let at = state.purse.at(session).unwrap_or_else(|| self.clock.timestamp());
         drop(state);
-        let charges = [Good::Tokens, Good::Micros].into_iter().filter(|good| amount.of(*good) > 0);
-        let charges = charges.flat_map(|good| {
-            [Period::Total, Period::Day, Period::Month]
-                .map(|period| Charge::new(counter(good, period, at), amount.of(good)))
-        });
-        (amount, charges.collect())
+        (amount, charges_of(amount, at))
+    }
+
+    /// A call has ended without an answer, and its service may bill this.
+    fn broken_off(self: &Arc<Self>, session: SessionId, used: &Used) {
+        let state = self.lock();
+        let amount = state.terms.budget.part(used);
+        let at = state.purse.at(session).unwrap_or_else(|| self.clock.timestamp());
+        drop(state);
+        self.owe(session, amount, charges_of(amount, at));
+    }
+
+    /// What was not, and will not be, charged with an event.
+    pub(crate) fn owe(self: &Arc<Self>, session: SessionId, amount: Amount, charges: Vec<Charge>) {
+        let till = self.till();
+        let mut state = self.lock();
+        // What others read just now may have it or not.
+        state.purse.settle(session, Amount::default());
+        state.purse.charge(session, amount);
+        let owes = !charges.is_empty();
+        if owes {
+            state.debts.owe(charges, &till);
+        }
+        drop(state);
+        if owes {
+            // It outlives its sessions until it has paid.
+            self.entry.keep(self);
+        }
+        self.tell();
+    }
+
+    /// Nothing holds it any more but its sessions, unless it owes something by now.
+    pub(super) fn let_go(&self) {
+        self.entry.let_go();
+    }
+
+    /// The tenant is gone, and what it owes with it.
+    pub(super) fn forget_debts(&self) {
+        self.lock().debts.forget();
+    }
+
+    /// Submits again what the journal has surely not carried out. Whether nothing is owed any more.
+    pub(super) fn settles(&self) -> bool {
+        let till = self.till();
+        let mut state = self.lock();
+        state.debts.settle(&till);
+        state.debts.first().is_none()
     }
 
     /// They were recorded, and charged.
@@ -229,6 +310,9 @@ impl Account {
 
     /// How the tenant stands.
     pub(super) async fn standing(&self) -> Result<Standing, CallFailure> {
+        if let Err(error) = self.paid().await {
+            tracing::debug!(tenant = %self.tenant(), %error, "what is owed is not charged yet");
+        }
         let (allowances, live, reserved) = {
             let state = self.lock();
             (state.terms.budget.allowances().to_vec(), state.live.len() as u64, state.purse.reserved())
@@ -237,7 +321,8 @@ impl Account {
         let all: Vec<Allowance> = periods
             .map(|period| [Allowance::Tokens { period, most: 0 }, Allowance::Cost { period, most: 0 }])
             .concat();
-        let counts = self.spent(&all, self.clock.timestamp()).await?;
+        let at = self.clock.timestamp();
+        let counts = self.spent(&all, at).await?;
         let recorded = self.journal.call(|journal| journal.session_count(self.tenant())).await?;
         let most = |allowance: &Allowance| {
             let (good, period, _) = allowance.parts();
@@ -249,6 +334,7 @@ impl Account {
         };
         let spent = all.iter().zip(counts).map(|(allowance, used)| {
             let (good, period, _) = allowance.parts();
+            let used = used.saturating_add(self.lock().debts.owed(&counter(good, period, at)));
             Spent { quota: Quota::of(good, period), used, limit: most(allowance) }
         });
         Ok(Standing {
@@ -285,26 +371,49 @@ impl Drop for Present {
     }
 }
 
-/// What a call of a model may come to. Dropping it gives that back, unless an answer came.
+/// What this comes to, in the periods of that moment.
+fn charges_of(amount: Amount, at: Timestamp) -> Vec<Charge> {
+    let goods = [Good::Tokens, Good::Micros].into_iter().filter(|good| amount.of(*good) > 0);
+    let charges = goods.flat_map(|good| {
+        [Period::Total, Period::Day, Period::Month]
+            .map(|period| Charge::new(counter(good, period, at), amount.of(good)))
+    });
+    charges.collect()
+}
+
+/// What a call of a model may come to. Dropping it gives that back, but for what the call has come to by then, unless an answer came.
 pub(super) struct Reservation {
     account: Arc<Account>,
     session: SessionId,
+    /// For how many tokens what it sends is taken.
+    input: u64,
+    heard: Heard,
     /// It is charged when the answer is recorded, or given back with the session's ledger.
     is_settled: bool,
 }
 
 impl Reservation {
-    /// An answer came, which used this.
-    pub(super) fn settle(&mut self, usage: &Usage) {
-        self.is_settled = true;
-        self.account.settle(self.session, usage);
+    /// What the call's stream tells.
+    pub(super) fn hear(&mut self, event: &Result<ModelEvent, ModelError>) {
+        match event {
+            Ok(ModelEvent::Finished(response)) => {
+                self.is_settled = true;
+                self.account.settle(self.session, &response.usage);
+            }
+            Ok(event) => self.heard.hear(event),
+            Err(_) => self.heard.failed(),
+        }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if !self.is_settled {
-            self.account.release(self.session);
+        if self.is_settled {
+            return;
+        }
+        match self.heard.used(self.input) {
+            Some(used) => self.account.broken_off(self.session, &used),
+            None => self.account.release(self.session),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use conjure_conversation::Usage;
 
+use super::heard::Used;
+
 /// How many tokens an answer is taken to have until it is there, unless the host says otherwise.
 const RESERVED_OUTPUT: u64 = 8_192;
 
@@ -133,7 +135,10 @@ impl Amount {
 /// it does not. So all sessions of one process together overshoot by no more than the calls that are under way come to beyond
 /// what was reserved for them, and each further process that calls models for the same tenant adds what is under way there.
 ///
-/// What a recorded answer used is charged for, also by sessions that are deleted later; a call that failed or was interrupted is not.
+/// What a recorded answer used is charged for, also by sessions that are deleted later. A call that is broken off, by an interrupt, the
+/// end of its session, or a failure in the midst of its answer, is charged for what its service had said by then that it used (for what was
+/// reserved for its input where it had said nothing of that), and for a token for each four bytes that it had shown beyond. What failed
+/// before an answer began is free, and so is what was under way when the process died.
 ///
 /// ```
 /// use conjure_actors::tenants::{Budget, Money, Period, Price};
@@ -207,9 +212,20 @@ impl Budget {
         Amount { tokens: usage.total(), micros }
     }
 
+    /// What a call that was broken off comes to.
+    pub(super) fn part(&self, used: &Used) -> Amount {
+        let micros = self.price.map_or(0, |price| price.of(0, used.more_output));
+        self.amount(&used.said).plus(Amount { tokens: used.more_output, micros })
+    }
+
+    /// For how many tokens so many bytes are taken.
+    pub(crate) const fn tokens_sent(bytes: u64) -> u64 {
+        bytes.div_ceil(3)
+    }
+
     /// What a call may come to that sends so many bytes.
     pub(crate) fn estimate(&self, bytes: u64) -> Amount {
-        let input = bytes.div_ceil(3);
+        let input = Self::tokens_sent(bytes);
         let micros = self.price.map_or(0, |price| price.of(input, self.reserved_output));
         Amount { tokens: input.saturating_add(self.reserved_output), micros }
     }

@@ -12,6 +12,43 @@ const MILLIS_A_DAY: u64 = 24 * 60 * 60 * 1_000;
 /// The last day that has a name of its own: the end of the year 9999. What comes after it counts as that.
 const LAST_DAY: u64 = 2_932_896;
 
+/// So many days, and so many months, are kept of each good at the least, of those on which something was spent.
+const KEPT_DAYS: usize = 62;
+const KEPT_MONTHS: usize = 14;
+
+/// Those of these counters that nobody needs any more: of days and months that are long over, and behind which there are many others on
+/// which something was spent. A clock that jumps ahead makes nothing old by itself: it would have to show as many days, and something
+/// spent on each. What has another name stays.
+#[must_use]
+pub fn past_counters(names: &[String], now: Timestamp) -> Vec<String> {
+    let mut past = Vec::new();
+    for good in [Good::Tokens, Good::Micros] {
+        for (period, kept, days) in [(Period::Day, KEPT_DAYS, 61), (Period::Month, KEPT_MONTHS, 364)] {
+            let before = Timestamp::from_millis(now.millis().saturating_sub(days * MILLIS_A_DAY));
+            let oldest = counter(good, period, before);
+            let (total, length) = (counter(good, Period::Total, now), oldest.len());
+            let is_of = |name: &&String| {
+                let date = name.strip_prefix(total.as_str()).and_then(|date| date.strip_prefix(' '));
+                name.len() == length && date.is_some_and(is_date)
+            };
+            // By their names they are in the order of time.
+            let mut all: Vec<&String> = names.iter().filter(is_of).collect();
+            all.sort_unstable();
+            all.truncate(all.len().saturating_sub(kept));
+            past.extend(all.into_iter().filter(|name| **name < oldest).cloned());
+        }
+    }
+    past
+}
+
+/// Whether it is a date as these names have one: digits, and dashes between them.
+fn is_date(text: &str) -> bool {
+    let is_dash = |place: usize| matches!(place, 4 | 7);
+    text.bytes()
+        .enumerate()
+        .all(|(place, byte)| if is_dash(place) { byte == b'-' } else { byte.is_ascii_digit() })
+}
+
 /// The counter of this good for the period in which this moment lies.
 pub(crate) fn counter(good: Good, period: Period, at: Timestamp) -> String {
     let good = match good {
@@ -43,6 +80,66 @@ const fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(day: u64) -> Timestamp {
+        Timestamp::from_millis(day * MILLIS_A_DAY + 1)
+    }
+
+    /// As they are when something was spent on all of these days.
+    fn spent(days: impl Iterator<Item = u64>) -> Vec<String> {
+        let mut names =
+            vec!["tokens".to_owned(), "cost-micros".to_owned(), "tokens of another kind".to_owned()];
+        for day in days {
+            for good in [Good::Tokens, Good::Micros] {
+                names.extend([Period::Day, Period::Month].map(|period| counter(good, period, at(day))));
+            }
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn counters_of_days_and_months_that_are_long_over_are_past_and_no_others() {
+        let now = 20_000;
+        let names = spent(now - 1_000..=now);
+        let past = past_counters(&names, at(now));
+        let left: Vec<&String> = names.iter().filter(|name| !past.contains(name)).collect();
+        assert!(past.iter().all(|name| names.contains(name)));
+        assert_eq!(left.len(), 2 * (62 + 14) + 3, "{left:?}");
+        for good in [Good::Tokens, Good::Micros] {
+            for day in now - 61..=now {
+                assert!(left.contains(&&counter(good, Period::Day, at(day))));
+            }
+            assert!(left.contains(&&counter(good, Period::Month, at(now - 365))));
+            assert!(past.contains(&counter(good, Period::Day, at(now - 63))));
+        }
+        // What is left is not past any more tomorrow than today, but for one day.
+        let left: Vec<String> = left.into_iter().cloned().collect();
+        assert!(past_counters(&left, at(now)).is_empty());
+        // A tenant that spends something now and then keeps what it spent, however long ago.
+        assert!(past_counters(&spent((now - 10_000..=now).step_by(1_000)), at(now)).is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_and_back_finds_what_was_spent() {
+        let (now, years) = (20_000, 4_000);
+        // All of a usual life, then a month in the future.
+        let ahead = now + years..now + years + 30;
+        let names = spent((now - 200..=now).chain(ahead));
+        let past = past_counters(&names, at(now + years + 30));
+        for good in [Good::Tokens, Good::Micros] {
+            for day in now - 30..=now {
+                assert!(!past.contains(&counter(good, Period::Day, at(day))));
+            }
+            assert!(!past.contains(&counter(good, Period::Month, at(now))));
+        }
+        // Back again, what lies ahead stays: it may be the truth.
+        let past = past_counters(&names, at(now));
+        assert!(!past.contains(&counter(Good::Tokens, Period::Day, at(now + years))));
+        // A clock that shows the beginning of time makes nothing old.
+        assert!(past_counters(&names, at(0)).is_empty());
+    }
 
     #[test]
     fn a_day_is_named_as_its_timestamp_is_written() {

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use conjure_base::SessionId;
 use conjure_conversation::{
-    Block, CallEffects, Composition, HostedFiles, Hosting, Message, Model, ModelError, ModelErrorKind,
-    ModelEvent, ModelStream, Request, ToolDefinition,
+    Block, BlockKind, CallEffects, Composition, HostedFiles, Hosting, Message, Model, ModelError,
+    ModelErrorKind, ModelStream, Request, ToolDefinition,
 };
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::account::{Account, NotReserved};
+
+/// What an image is worth at most: 1,600 tokens of three bytes each.
+const IMAGE: usize = 4_800;
 
 /// A model whose calls begin when what they may come to fits into the tenant's budget.
 pub(crate) struct BudgetedModel {
@@ -28,18 +31,12 @@ impl BudgetedModel {
 impl Model for BudgetedModel {
     fn stream(&self, request: Request) -> ModelStream {
         let (model, account, session) = (Arc::clone(&self.model), Arc::clone(&self.account), self.session);
-        // Nobody asks how large it is where nothing is limited.
-        let bytes = match account.terms().budget.allowances() {
-            [] => 0,
-            _ => estimate_parts(&request.instructions, &request.tools, &request.messages, &[]),
-        };
+        let bytes = estimate_parts(&request.instructions, &request.tools, &request.messages, &[]);
         let reserved = async move { account.reserve(session, bytes).await };
         let answering = reserved.map(move |reserved| match reserved {
-            Ok(mut reservation) => Either::Left(model.stream(request).inspect(move |event| {
-                if let Ok(ModelEvent::Finished(response)) = event {
-                    reservation.settle(&response.usage);
-                }
-            })),
+            Ok(mut reservation) => {
+                Either::Left(model.stream(request).inspect(move |event| reservation.hear(event)))
+            }
             Err(refused) => Either::Right(stream::once(ready(Err(refused.into())))),
         });
         answering.into_stream().flatten().boxed()
@@ -94,6 +91,46 @@ fn estimate_parts(
     let blocks = messages.iter().flat_map(|message| &message.content).chain(next);
     let sum = instructions.iter().map(String::len).sum::<usize>()
         + tools.iter().map(tool).sum::<usize>()
-        + blocks.map(|block| block.json().len()).sum::<usize>();
+        + blocks.map(size).sum::<usize>();
     sum as u64
+}
+
+/// How many bytes of text a block is worth. An image is as many tokens as a service makes of one, however many bytes it has.
+fn size(block: &Block) -> usize {
+    let json = block.json();
+    match block.kind() {
+        BlockKind::Other(kind) if kind == "image" => json.len().min(IMAGE),
+        BlockKind::ToolResult { text, .. } => match json.matches(r#""image""#).count() {
+            0 => json.len(),
+            images => json.len().min(text.len().saturating_add(images.saturating_mul(IMAGE))),
+        },
+        _ => json.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_conversation::Block;
+
+    use super::{IMAGE, size};
+
+    #[test]
+    fn an_image_is_worth_as_much_however_many_bytes_it_has() {
+        let image = |bytes: usize| {
+            let data = "A".repeat(bytes);
+            let source = format!(r#"{{"type":"base64","media_type":"image/png","data":"{data}"}}"#);
+            format!(r#"{{"type":"image","source":{source}}}"#)
+        };
+        let sized = |json: String| size(&Block::from_json(json).unwrap());
+        assert_eq!(sized(image(1_000_000)), IMAGE);
+        let small = image(10);
+        assert_eq!(sized(small.clone()), small.len());
+        let result =
+            |content: String| format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{content}]}}"#);
+        let text = r#"{"type":"text","text":"two"}"#;
+        assert_eq!(sized(result(format!("{text},{0},{0}", image(1_000_000)))), 3 + 2 * IMAGE);
+        let plain = result(text.to_owned());
+        assert_eq!(sized(plain.clone()), plain.len());
+        assert_eq!(sized(format!(r#"{{"type":"text","text":"{}"}}"#, "image ".repeat(10_000))), 60_025);
+    }
 }

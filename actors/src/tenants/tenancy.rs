@@ -34,6 +34,8 @@ struct State {
     standard: Arc<Terms>,
     own: BTreeMap<TenantId, Arc<Terms>>,
     accounts: BTreeMap<TenantId, Weak<Account>>,
+    /// Those that owe something which the journal has not acknowledged.
+    owing: BTreeMap<TenantId, Arc<Account>>,
 }
 
 /// The right to record one more session, while the account is the one that all others wait at.
@@ -80,8 +82,12 @@ impl Tenancy {
     /// Accounts over this journal. By the clock it is known which day it is.
     #[must_use]
     pub fn new(journal: JournalAccess, clock: Arc<dyn Clock>) -> Self {
-        let state =
-            State { standard: Arc::new(Terms::default()), own: BTreeMap::new(), accounts: BTreeMap::new() };
+        let state = State {
+            standard: Arc::new(Terms::default()),
+            own: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            owing: BTreeMap::new(),
+        };
         Self { inner: Arc::new(Inner { journal, clock, state: Mutex::new(state) }) }
     }
 
@@ -89,7 +95,7 @@ impl Tenancy {
     pub fn set_standard(&self, terms: Terms) {
         let mut state = self.inner.lock();
         state.standard = Arc::new(terms);
-        let State { standard, own, accounts } = &*state;
+        let State { standard, own, accounts, .. } = &*state;
         let others = accounts.iter().filter(|(tenant, _)| !own.contains_key(tenant));
         let others: Vec<_> = others.filter_map(|(_, account)| account.upgrade()).collect();
         for account in &others {
@@ -138,9 +144,34 @@ impl Tenancy {
         self.account(tenant).standing().await.map_err(failed)
     }
 
+    /// How many bytes of the journal the tenant's sessions take ([`Journal::recorded_bytes`](conjure_journal::Journal::recorded_bytes)).
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn recorded_bytes(&self, tenant: &TenantId) -> Result<u64, RuntimeError> {
+        self.inner.journal.call(|journal| journal.recorded_bytes(tenant)).await.map_err(failed)
+    }
+
+    /// Submits to the journal again what tenants owe for calls that were broken off and it has surely not carried out. To be called now
+    /// and then: a tenant's next call does it, too, if there is one.
+    pub fn settle(&self) {
+        let owing: Vec<_> = self.inner.lock().owing.values().cloned().collect();
+        for account in owing {
+            if account.settles() {
+                account.let_go();
+            }
+        }
+    }
+
     /// The tenant has no sessions any more: what is known of it here is forgotten, but for what it may have.
     pub fn forget(&self, tenant: &TenantId) {
-        self.inner.lock().accounts.remove(tenant);
+        let mut state = self.inner.lock();
+        state.accounts.remove(tenant);
+        let owing = state.owing.remove(tenant);
+        drop(state);
+        if let Some(account) = owing {
+            account.forget_debts();
+        }
     }
 
     pub(crate) fn account(&self, tenant: &TenantId) -> Arc<Account> {
@@ -192,6 +223,23 @@ impl Inner {
 impl Entry {
     pub(super) const fn tenant(&self) -> &TenantId {
         &self.tenant
+    }
+
+    /// The account is there, whoever else lets go of it.
+    pub(super) fn keep(&self, account: &Arc<Account>) {
+        let Some(tenancy) = self.tenancy.upgrade() else { return };
+        let before = tenancy.lock().owing.insert(self.tenant.clone(), Arc::clone(account));
+        drop(before);
+    }
+
+    /// The account may go when nobody has it, unless it owes something by now.
+    pub(super) fn let_go(&self) {
+        let Some(tenancy) = self.tenancy.upgrade() else { return };
+        let mut state = tenancy.lock();
+        let has_paid = state.owing.get(&self.tenant).is_some_and(|account| account.settles());
+        let account = if has_paid { state.owing.remove(&self.tenant) } else { None };
+        drop(state);
+        drop(account);
     }
 }
 

@@ -1,6 +1,9 @@
 //! Sandboxes behind a gate: so many at a time, from before they are made until nothing is left of them.
 
+use std::time::Duration;
+
 use conjure_actors::admission::{Gate, Share};
+use conjure_actors::executors::ExecutorOptions;
 use conjure_sandbox::SandboxErrorKind;
 
 use crate::bed::{Bed, Kind, until};
@@ -10,6 +13,7 @@ for_kinds! {
     a_sandbox_is_made_when_another_is_gone,
     one_that_is_lost_gives_its_place_back,
     a_sandbox_that_is_not_admitted_is_the_error_of_the_call,
+    one_whose_turn_does_not_come_in_time_is_overloaded_and_not_slow,
 }
 
 fn gate(capacity: u32) -> Gate {
@@ -52,10 +56,35 @@ async fn a_sandbox_that_is_not_admitted_is_the_error_of_the_call(kind: Kind) {
     first.sh("true").await;
     let error = second.run("true").await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Overloaded, "{error}");
-    assert!(error.is_retryable());
+    // What the gate advises is the caller's to go by.
+    assert!(error.is_retryable() && error.retry_after().is_some_and(|after| !after.is_zero()), "{error:?}");
+    let advised = format!(": try again in {} ms", error.retry_after().unwrap().as_millis());
+    assert!(error.to_string().ends_with(&advised), "{error}");
     let text = "the sandbox could not be started: the sandboxes of the tenant `two` are 0, and 0 more wait: try again in ";
     assert!(error.to_string().starts_with(text), "{error}");
     first.end().await;
     assert_eq!(second.sh("echo well").await, "well\n");
     second.end().await;
+    // Where there is none ever, another try is no use.
+    gate.set_share(&tenant, Some(Share { admitted: 0, ..Share::default() }));
+    let third = Bed::behind(kind, &gate, "two").await;
+    let error = third.run("true").await.unwrap_err();
+    assert_eq!((error.kind(), error.retry_after()), (SandboxErrorKind::Overloaded, None), "{error}");
+    assert!(!error.is_retryable());
+    third.end().await;
+}
+
+async fn one_whose_turn_does_not_come_in_time_is_overloaded_and_not_slow(kind: Kind) {
+    let gate = gate(1);
+    let first = Bed::behind(kind, &gate, "one").await;
+    first.sh("true").await;
+    let mut short = ExecutorOptions::default();
+    short.start_within = Duration::from_millis(200);
+    let second = Bed::behind_with(kind, &gate, "two", short).await;
+    let error = second.run("true").await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Overloaded, "{error}");
+    assert!(error.retry_after().is_some());
+    assert_eq!(gate.load().waiting, 0);
+    second.end().await;
+    first.end().await;
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::admission::{AdmittedSource, Gate};
-use conjure_actors::executors::{ConnectorSource, ExecutorSource, ExecutorsSpec, SupervisedExecutor};
+use conjure_actors::executors::{
+    ConnectorSource, ExecutorOptions, ExecutorSource, ExecutorsSpec, SupervisedExecutor,
+};
 use conjure_actors::supervision::{
     Child, ChildId, Intensity, Root, StartError, Strategy, SupervisorSpec, Worker, WorkerSpec,
 };
@@ -89,8 +91,13 @@ impl Bed {
 
     /// One whose sandboxes pass this gate.
     pub(crate) async fn behind(kind: Kind, gate: &Gate, tenant: &str) -> Self {
+        Self::behind_with(kind, gate, tenant, ExecutorOptions::default()).await
+    }
+
+    pub(crate) async fn behind_with(kind: Kind, gate: &Gate, tenant: &str, options: ExecutorOptions) -> Self {
         let (gate, tenant) = (gate.clone(), TenantId::new(tenant).unwrap());
-        let admitted = |source| ExecutorsSpec::new(Arc::new(AdmittedSource::new(source, gate, tenant)));
+        let admitted =
+            |source| ExecutorsSpec::new(Arc::new(AdmittedSource::new(source, gate, tenant))).options(options);
         Self::made(kind, |_| {}, admitted).await
     }
 

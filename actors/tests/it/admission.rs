@@ -29,7 +29,7 @@ async fn whoever_waits_is_admitted_when_a_place_is_given_back() {
     assert_eq!((gate.load().admitted, gate.load().waiting), (1, 1));
     drop(first);
     let second = second.await.unwrap();
-    assert_eq!((second.tenant(), gate.load().waiting), (&tenant, 0));
+    assert_eq!((second.tenant(), gate.load().waiting), (Some(&tenant), 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_actors::admission::Share;
 use conjure_base::{Clock as _, SystemClock, TenantId};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use crate::bed::{Bed, Maker, Start, claim, soon};
 
@@ -63,6 +63,35 @@ async fn sixty_four_at_once_queue_and_one_too_many_is_overloaded() {
     let at_once =
         outcomes.iter().filter(|outcome| outcome.as_ref().is_err_and(|error| error.waiting == 60)).count();
     assert!(at_once >= 4, "{outcomes:?}");
+    bed.end().await;
+}
+
+/// A spare is had by whoever comes next, and those who wait are before that one: nothing is made for it meanwhile, also where
+/// the pool asked before all of them, and where a tenant has the name that spares once waited under.
+#[tokio::test(start_paused = true)]
+async fn spares_are_made_when_nobody_waits_for_a_start() {
+    let bed = Bed::of_size(2).await;
+    bed.maker.until(|seen| seen.alive.len() == 2).await;
+    let tenants = ["refills", "acme"].map(|name| TenantId::new(name).unwrap());
+    let held = join_all(tenants.iter().map(|tenant| bed.pool.admit(tenant, soon()))).await;
+    while claim(&bed.pool).await.is_some() {}
+    while bed.pool.stats().waiting < 2 {
+        tokio::task::yield_now().await;
+    }
+    let starts = (0..8).map(async |number| {
+        let _permit = bed.pool.admit(&tenants[number % 2], soon()).await.unwrap();
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(10))).await;
+        bed.maker.seen().asked.len()
+    });
+    let release = async {
+        while bed.pool.stats().waiting < 10 {
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+    };
+    let (asked, ()) = join(join_all(starts), release).await;
+    assert_eq!(asked, [2; 8], "no more than those of the beginning");
+    bed.maker.until(|seen| seen.alive.len() == 4 && seen.starting == 0).await;
     bed.end().await;
 }
 

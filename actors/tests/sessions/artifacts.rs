@@ -112,6 +112,7 @@ impl Outfit for Bench {
                 intake: Intake::new(options),
                 resolver: resolver.with_fetch(Arc::new(self.clone())),
                 keeper: Arc::new(self.clone()),
+                room: Arc::new(()),
             };
             let workspace = self.workspace.iter();
             let outputs = workspace.map(|path| Arc::new(WorkspaceOutputs::new(path)) as _).collect();

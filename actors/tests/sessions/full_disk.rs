@@ -45,7 +45,7 @@ async fn a_full_disk_under_load_stops_what_must_be_recorded_and_loses_nothing() 
                     return acknowledged;
                 }
                 // The turn before did not end, as its answer had no room, or is about to be tried again.
-                Err(SessionError::Overloaded { .. } | SessionError::Rejected(_)) => return acknowledged,
+                Err(SessionError::Overloaded { .. }) => return acknowledged,
                 Err(error) => panic!("{error}"),
             }
         }

@@ -100,6 +100,7 @@ impl Outfit for Bench {
                 intake: Intake::new(Arc::clone(&artifact_options)),
                 resolver: Resolver::new(tenant, self.store.clone(), artifact_options),
                 keeper: Arc::new(self.clone()),
+                room: Arc::new(()),
             };
             Ok(SessionParts { artifacts: Some(artifacts), ..parts })
         }

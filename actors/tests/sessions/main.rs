@@ -9,6 +9,8 @@ mod bounds;
 #[cfg(test)]
 mod chores;
 #[cfg(test)]
+mod debts;
+#[cfg(test)]
 mod ending;
 #[cfg(test)]
 mod failing;

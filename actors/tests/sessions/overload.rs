@@ -84,8 +84,8 @@ async fn an_inbox_that_is_full_refuses_and_what_was_queued_has_its_turn() {
         for sent in join_all((0..MANY).map(|number| session.send(format!("{round} {number}")))).await {
             match sent {
                 Ok(turn) => turns.push(turn),
+                Err(SessionError::Overloaded { limit: Some(QUEUE_LIMIT), .. }) => full += 1,
                 Err(SessionError::Overloaded { .. }) => overloaded += 1,
-                Err(SessionError::Rejected(_)) => full += 1,
                 Err(error) => panic!("{error}"),
             }
         }

@@ -9,7 +9,7 @@ use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
 use conjure_journal::{
     Charge, Epoch, EventPage, Found, Journal, JournalError, Lease, ListCursor, MemoryJournal, NewEvent,
     Owner, PageLimit, Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions,
-    Swept,
+    Swept, Weights,
 };
 use tokio::sync::watch;
 
@@ -99,6 +99,8 @@ struct Fault {
     records_what_it_loses: bool,
     /// So many appends are refused as too many at once.
     busy: u64,
+    /// So many charges are refused as too many at once.
+    charges_refused: u64,
     /// Nothing is recorded or read, as of a database that was moved away.
     is_away: bool,
     /// How often events were to be read while it was away.
@@ -159,6 +161,10 @@ impl Faulty {
 
     pub(crate) fn refuse(&self, appends: u64) {
         self.fault.lock().unwrap().busy = appends;
+    }
+
+    pub(crate) fn refuse_charges(&self, charges: u64) {
+        self.fault.lock().unwrap().charges_refused = charges;
     }
 
     pub(crate) fn losses(&self) -> u64 {
@@ -235,12 +241,33 @@ impl Journal for Faulty {
         self.inner.append_charged(key, expected_seq, epoch, events, charges)
     }
 
+    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
+        let mut fault = self.fault.lock().unwrap();
+        if fault.charges_refused > 0 {
+            fault.charges_refused -= 1;
+            return Box::pin(async { Err(JournalError::Overloaded { tenant: None, waiting: 9, bytes: 9 }) });
+        }
+        self.inner.charge(tenant, charges)
+    }
+
     fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
         self.inner.counters(tenant, names)
     }
 
+    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
+        self.inner.counter_names(tenant)
+    }
+
+    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
+        self.inner.forget_counters(tenant, names)
+    }
+
     fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
         self.inner.session_count(tenant)
+    }
+
+    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
+        self.inner.recorded_bytes(tenant)
     }
 
     fn create(&self, key: &SessionKey) -> Reply<()> {
@@ -305,5 +332,9 @@ impl Journal for Faulty {
 
     fn sweep(&self) -> Reply<Swept> {
         self.inner.sweep()
+    }
+
+    fn set_weights(&self, weights: Weights) {
+        self.inner.set_weights(weights);
     }
 }

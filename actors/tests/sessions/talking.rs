@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conjure_actors::session::{Accepted, SessionError, SessionStatus, TurnEvent, Update};
+use conjure_actors::session::{Accepted, SessionError, SessionStatus, Turn, TurnEvent, Update};
 use conjure_base::Redactor;
 use conjure_conversation::{EventKind, Limit, Limits, ModelEvent, Rejection, ToolOutcome, TurnStop};
 
@@ -213,18 +213,23 @@ async fn an_idle_session_is_nothing_but_a_row_until_the_next_message() {
     host.shutdown().await;
 }
 
+/// All texts that are shown before the turn ends.
+async fn previews(turn: &mut Turn) -> String {
+    let mut texts = String::new();
+    while let Some(event) = turn.next().await {
+        if let TurnEvent::Update(Update::Preview(ModelEvent::TextDelta { text, .. })) = event.unwrap() {
+            texts.push_str(&text);
+        }
+    }
+    texts
+}
+
 #[tokio::test]
 async fn what_leaves_is_redacted_also_in_pieces() {
     let host = Host::new().await;
     let session = host.open().await;
     let mut turn = session.send("secret").await.unwrap();
-    let mut previews = String::new();
-    while let Some(event) = turn.next().await {
-        if let TurnEvent::Update(Update::Preview(ModelEvent::TextDelta { text, .. })) = event.unwrap() {
-            previews.push_str(&text);
-        }
-    }
-    assert_eq!(previews, "it is [REDACTED:KEY], hm");
+    assert_eq!(previews(&mut turn).await, "it is [REDACTED:KEY], hm");
     let (lines, _) = follow(&mut session.send("my key is s3cr3t-value!").await.unwrap()).await;
     let said = lines.join("\n");
     assert!(
@@ -232,6 +237,26 @@ async fn what_leaves_is_redacted_also_in_pieces() {
         "{said}"
     );
     assert!(!said.contains("s3cr3t-value"));
+    host.shutdown().await;
+}
+
+/// Whoever listens late hears what the model is just saying from its beginning, and nothing of what is over.
+#[tokio::test]
+async fn previews_are_of_the_call_that_is_under_way() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    assert_eq!(previews(&mut session.send("secret").await.unwrap()).await, "it is [REDACTED:KEY], hm");
+    assert_eq!(previews(&mut session.send("one").await.unwrap()).await, "hm");
+    let mut turn = session.send("door").await.unwrap();
+    host.stage.reached(1).await;
+    // Something is recorded in the midst of it.
+    let _queued = session.send("next").await.unwrap();
+    let mut late = session.subscribe(session.snapshot().await.unwrap().events).await.unwrap();
+    let said =
+        |update| matches!(&update, Update::Preview(ModelEvent::TextDelta { text, .. }) if text == "hm");
+    while !said(late.next().await.unwrap()) {}
+    host.stage.open();
+    assert_eq!(previews(&mut turn).await, "hm");
     host.shutdown().await;
 }
 
@@ -277,7 +302,9 @@ async fn a_full_queue_is_a_value() {
     }
     let limit = conjure_conversation::QUEUE_LIMIT;
     let full = session.send("one too many").await.unwrap_err();
-    assert_eq!(full, SessionError::Rejected(Rejection::QueueFull { limit }));
+    let SessionError::Overloaded { limit: Some(told), retry_after, .. } = full else { panic!("{full}") };
+    assert_eq!(told, limit);
+    assert!(retry_after > Duration::ZERO && full.is_retryable(), "{full}");
     host.stage.open();
     assert_eq!(first.end().await, Ok(answered()));
     for turn in turns {

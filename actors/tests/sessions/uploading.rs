@@ -79,6 +79,7 @@ impl Outfit for Bench {
                 intake: Intake::new(Arc::clone(&given)),
                 resolver: Resolver::new(tenant, store.clone(), given),
                 keeper: Arc::new(self.service.clone()),
+                room: Arc::new(()),
             };
             let uploads = Uploads::new(store, Arc::new(self.service.clone()));
             Ok(SessionParts { artifacts: Some(artifacts), uploads: Some(uploads), ..parts })

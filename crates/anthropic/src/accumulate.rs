@@ -292,6 +292,9 @@ impl Accumulator {
                 }
                 let mut message =
                     *event.message.ok_or_else(|| protocol("`message_start` holds no message"))?;
+                if let Some(usage) = message.usage {
+                    show(ModelEvent::Used(usage.tokens()));
+                }
                 for start in std::mem::take(&mut message.content) {
                     self.start_block(start, show)?;
                 }

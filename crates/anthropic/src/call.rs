@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::body::{Delivery, body, container_id};
 use crate::effects::effects_of;
 use crate::failure::{Effects, Failure, Next, not_admitted};
-use crate::limiter::{LONGEST_CLOSED, Ticket};
+use crate::limiter::{LONGEST_CLOSED, Permit, Ticket};
 use crate::messages::Inner;
 use crate::retry::{backoff, is_limit};
 use crate::sse::SseParser;
@@ -42,8 +42,21 @@ pub(crate) struct Call {
     failed: u32,
     /// What the last of them failed with.
     last: Option<ModelError>,
+    stage: Stage,
+    /// When the next attempt is due; `None`: now.
+    due: Option<Deadline>,
     reading: Option<Reading>,
     span: Span,
+}
+
+/// What a streamed call was told to do, while no answer is read.
+enum Stage {
+    /// Nothing yet.
+    New,
+    /// It waits until the next attempt is due, and for leave.
+    Waiting,
+    /// It has leave, and goes out next.
+    Leaving(Permit),
 }
 
 /// An answer that is being streamed.
@@ -89,6 +102,8 @@ impl Call {
             deadline: shared.transport.clock.deadline(shared.transport.timeouts.total),
             failed: 0,
             last: None,
+            stage: Stage::New,
+            due: None,
             reading: None,
             span,
             inner,
@@ -108,28 +123,65 @@ impl Call {
                         let container = self.container.as_deref();
                         reading.step(&self.inner, self.deadline, container, ready).await
                     }
-                    None => self.attempt().await.map(|response| {
-                        self.reading = Some(Reading::new(&self.inner, response));
-                        None
-                    }),
+                    None => self.begin(ready).await.map(|()| None),
                 };
                 match step {
                     Ok(Some(answer)) => return Ok(Some(self.finished(answer))),
                     Ok(None) if !ready.is_empty() => {
-                        // Something is shown, so the call is never sent again.
-                        self.body = Bytes::new();
+                        if self.shown() == Shown::Something {
+                            // The call is never sent again.
+                            self.body = Bytes::new();
+                        }
                         return Ok(None);
                     }
                     Ok(None) => {}
                     Err(failure) => {
                         let reading = self.reading.take();
-                        self.recover(failure, reading.as_ref()).await?;
+                        self.recover(failure, reading.as_ref())?;
+                        ready.push_back(ModelEvent::Waiting);
+                        return Ok(None);
                     }
                 }
             }
         }
         .instrument(span)
         .await
+    }
+
+    /// The way to an answer that is read. That the request waits, and that it goes out, is told before it does.
+    async fn begin(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<(), Failure> {
+        let permit = match std::mem::replace(&mut self.stage, Stage::Waiting) {
+            Stage::Leaving(permit) => {
+                let response = self.attempt(permit).await?;
+                self.reading = Some(Reading::new(&self.inner, response));
+                return Ok(());
+            }
+            Stage::New => self.inner.shared.limiter.try_admit(),
+            Stage::Waiting => {
+                self.pause().await;
+                Some(self.admitted().await?)
+            }
+        };
+        ready.push_back(match permit {
+            Some(permit) => {
+                self.stage = Stage::Leaving(permit);
+                ModelEvent::Sent
+            }
+            None => ModelEvent::Waiting,
+        });
+        Ok(())
+    }
+
+    /// Until the next attempt is due.
+    async fn pause(&mut self) {
+        if let Some(until) = self.due {
+            self.inner.shared.transport.clock.sleep_until(until).await;
+            self.due = None;
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        self.reading.as_ref().map_or(Shown::Nothing, |reading| reading.accumulator.shown())
     }
 
     /// The whole answer of a call that is not streamed.
@@ -139,8 +191,9 @@ impl Call {
             loop {
                 match self.attempt_whole().await {
                     Ok(answer) => return Ok(self.finished(answer)),
-                    Err(failure) => self.recover(failure, None).await?,
+                    Err(failure) => self.recover(failure, None)?,
                 }
+                self.pause().await;
             }
         }
         .instrument(span)
@@ -148,7 +201,8 @@ impl Call {
     }
 
     async fn attempt_whole(&mut self) -> Result<Answer, Failure> {
-        let mut response = self.attempt().await?;
+        let permit = self.admitted().await?;
+        let mut response = self.attempt(permit).await?;
         let transport = &self.inner.shared.transport;
         let request_id = transport.reporter.request_id(response.headers());
         let body = transport.body(&mut response, self.deadline).await;
@@ -171,18 +225,23 @@ impl Call {
         }
     }
 
-    /// One attempt: leave of the limiter, the request, the head of a good answer.
-    async fn attempt(&mut self) -> Result<Response, Failure> {
-        let shared = &self.inner.shared;
-        let transport = &shared.transport;
-        let permit = shared.limiter.admit(self.ticket, self.deadline).await.map_err(|refused| {
+    /// Leave of the limiter for one attempt.
+    async fn admitted(&mut self) -> Result<Permit, Failure> {
+        let limiter = &self.inner.shared.limiter;
+        limiter.admit(self.ticket, self.deadline).await.map_err(|refused| {
             let mut error = self.last.take().unwrap_or_else(|| not_admitted(refused.retry_after));
             // What the service asked for stands where the gate is not closed for so long.
             let asked = error.retry_after.filter(|asked| *asked > LONGEST_CLOSED);
             error.retry_after =
                 asked.or_else(|| (!refused.retry_after.is_zero()).then_some(refused.retry_after));
             Failure { error, next: Next::GiveUp, effects: Effects::None }
-        })?;
+        })
+    }
+
+    /// One attempt: the request, the head of a good answer.
+    async fn attempt(&mut self, permit: Permit) -> Result<Response, Failure> {
+        let shared = &self.inner.shared;
+        let transport = &shared.transport;
         let idle = match self.delivery {
             Delivery::Streamed => transport.timeouts.idle,
             // The head comes when the answer is complete.
@@ -226,8 +285,8 @@ impl Call {
         Ok(response)
     }
 
-    /// Waits for the next attempt, or gives up.
-    async fn recover(&mut self, failure: Failure, reading: Option<&Reading>) -> Result<(), ModelError> {
+    /// There is a next attempt, and when; or the call gives up.
+    fn recover(&mut self, failure: Failure, reading: Option<&Reading>) -> Result<(), ModelError> {
         let Failure { mut error, next, effects: begun } = failure;
         if let Some(reading) = reading {
             error.request_id = error.request_id.or_else(|| reading.request_id.clone());
@@ -264,8 +323,7 @@ impl Call {
         );
         self.failed += 1;
         self.last = Some(error);
-        let until = clock.deadline(wait);
-        clock.sleep_until(until).await;
+        self.due = Some(clock.deadline(wait));
         Ok(())
     }
 
@@ -332,7 +390,7 @@ impl Reading {
         }
         let accumulator = &mut self.accumulator;
         self.parser
-            .push(&chunk, |event| accumulator.push(event, |shown| ready.push_back(shown)))
+            .push(&chunk, |event| accumulator.push(event, |shown| ready.push_back(inner.priced(shown))))
             .map_err(|error: StreamError| transport.reporter.stream(error, container))?;
         Ok(None)
     }

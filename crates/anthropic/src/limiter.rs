@@ -103,6 +103,13 @@ impl Limiter {
         Ticket(state.next_ticket)
     }
 
+    /// Leave to send one call at once, where the key is not limited and nobody waits.
+    pub(crate) fn try_admit(self: &Arc<Self>) -> Option<Permit> {
+        let mut state = self.lock();
+        let is_free = matches!(state.gate, Gate::Open) && state.waiting.is_empty();
+        is_free.then(|| self.permit(state.pass()))
+    }
+
     /// Waits until the call may be sent, at most until `deadline`; at once an error when the gate is closed for
     /// longer than that.
     pub(crate) async fn admit(

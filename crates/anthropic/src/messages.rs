@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conjure_artifact::ServiceFiles;
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
-    CallEffects, HostedFiles, Hosting, Model, ModelError, ModelEvent, ModelStream, Request,
+    CallEffects, HostedFiles, Hosting, Model, ModelError, ModelEvent, ModelStream, Request, Usage,
 };
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::Url;
@@ -25,7 +25,7 @@ use crate::body::{Delivery, body};
 use crate::call::Call;
 use crate::config::{Config, ConfigError, Profile};
 use crate::effects::effects_of;
-use crate::hosted::{Hosted, HostedOutputs, HostedUploads};
+use crate::hosted::{Hosted, HostedOutputs, HostedRemoval, HostedUploads};
 use crate::limiter::Limiter;
 use crate::options::Options;
 use crate::prices::Prices;
@@ -244,7 +244,8 @@ impl Model for Messages {
     fn hosted_files(&self) -> HostedFiles {
         let files = Client(Arc::clone(&self.0.shared)).files();
         let outputs = Arc::new(HostedOutputs::new(files.clone()));
-        ServiceFiles { outputs, uploads: Arc::new(HostedUploads::new(files)) }.into()
+        let removal = Arc::new(HostedRemoval::new(files.clone()));
+        ServiceFiles { outputs, uploads: Arc::new(HostedUploads::new(files)), removal }.into()
     }
 
     fn effects(&self, request: &Request) -> CallEffects {
@@ -276,6 +277,14 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// The same with what an answer has used so far.
+    pub(crate) fn priced(&self, event: ModelEvent) -> ModelEvent {
+        let ModelEvent::Used(usage) = event else { return event };
+        let prices = self.shared.prices.of(self.options.model());
+        let cost_micros = prices.map_or(0, |prices| prices.cost_micros(&usage));
+        ModelEvent::Used(Usage { cost_micros, ..usage })
     }
 
     /// A whole answer from a body that was not streamed.

@@ -4,13 +4,16 @@
 //! what is read. It streams into the store by pieces; a call that is dropped or called off stops at the next one and leaves nothing.
 //! A URL is checked and not fetched. It owns no state: what was stored and is not recorded is garbage of its store.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_base::Digest;
 use conjure_conversation::{Artifact, ArtifactContent, ArtifactName, ArtifactSource, ContentTypeOrigin};
 use conjure_store::{Inserted, Store, StoreError, Variant, Verify};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::blocking;
@@ -48,15 +51,28 @@ impl Intake {
     /// Checks an artifact and puts its bytes into the store. It is not recorded by that.
     ///
     /// # Errors
-    /// `InvalidRegistration` (metadata, media type), `FileNotFound`, `NotAFile`, `PermissionDenied`, `PathNotAllowed`,
-    /// `PathTraversal`, `TooLarge`, `Changed`, `Cancelled`, `Store`; of a URL `InvalidUri`, `SchemeNotAllowed`, `HostBlocked`,
-    /// `FetchDisabled`.
+    /// As for [`Intake::open`] and [`Opened::take_in`].
     pub async fn take_in(
         &self,
         registration: Registration,
         store: &Store,
         cancel: &CancellationToken,
     ) -> Result<Artifact, ArtifactError> {
+        self.open(registration, store, cancel).await?.take_in(cancel).await
+    }
+
+    /// Checks an artifact and opens its source, so that its size is known before any of its bytes are put into the store.
+    ///
+    /// # Errors
+    /// `InvalidRegistration` (metadata, media type), `FileNotFound`, `NotAFile`, `PermissionDenied`, `PathNotAllowed`,
+    /// `PathTraversal`, `TooLarge`, `Cancelled`, `Store`; of a URL `InvalidUri`, `SchemeNotAllowed`, `HostBlocked`,
+    /// `FetchDisabled`.
+    pub async fn open(
+        &self,
+        registration: Registration,
+        store: &Store,
+        cancel: &CancellationToken,
+    ) -> Result<Opened, ArtifactError> {
         check(&registration)?;
         if cancel.is_cancelled() {
             return Err(ArtifactError::Cancelled);
@@ -67,20 +83,13 @@ impl Intake {
             let guess = || content_type_of(name_in(&url), b"");
             let MediaType { content_type, origin } = content_type.map_or_else(|| guess().into(), declared);
             let artifact = Artifact::new(name, ArtifactSource::Url { url }, content_type, None);
-            return Ok(Artifact { metadata, content_type_origin: origin, ..artifact });
+            let artifact = Artifact { metadata, content_type_origin: origin, ..artifact };
+            return Ok(Opened(Kind::Url(Box::new(artifact))));
         }
-        let call = cancel.child_token();
-        let _stopped_with_this_future = call.clone().drop_guard();
-        let work = Work {
-            options: Arc::clone(&self.options),
-            store: store.clone(),
-            name,
-            content_type,
-            cancel: call,
-        };
-        let taken = cancel.run_until_cancelled(blocking(move || work.take(source))).await;
-        let artifact = taken.ok_or(ArtifactError::Cancelled)???;
-        Ok(Artifact { metadata, ..artifact })
+        let options = Arc::clone(&self.options);
+        let work = Work { options, store: store.clone(), name, content_type, metadata };
+        let opened = cancel.run_until_cancelled(blocking(move || work.open(source))).await;
+        opened.ok_or(ArtifactError::Cancelled)??
     }
 
     /// The URL in the form that is recorded, if it can ever be fetched.
@@ -113,6 +122,67 @@ impl fmt::Debug for Intake {
     }
 }
 
+/// An artifact that was checked and whose source is open: none of its bytes are in the store yet.
+#[derive(Debug)]
+pub struct Opened(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    /// There is nothing to take in.
+    Url(Box<Artifact>),
+    Bytes(Box<Work>, Box<Bytes>),
+}
+
+/// Bytes that are to be put into the store.
+#[derive(Debug)]
+enum Bytes {
+    File { file: PlainFile, path: PathBuf, keep: Keep, media: MediaType },
+    Content { bytes: bytes::Bytes, content_type: Option<String> },
+    Stored { store: Store, digest: Digest, content_type: Option<String>, size: u64 },
+}
+
+impl Bytes {
+    fn size(&self) -> u64 {
+        match self {
+            Self::File { file, .. } => file.size(),
+            Self::Content { bytes, .. } => bytes.len() as u64,
+            Self::Stored { size, .. } => *size,
+        }
+    }
+}
+
+impl Opened {
+    /// How many bytes the store takes for it, if it does not have them yet: none for a URL, nor for what lies there.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        match &self.0 {
+            Kind::Url(_) => 0,
+            Kind::Bytes(_, bytes) => bytes.size(),
+        }
+    }
+
+    /// Whether it is something in the store: a URL is not, before it is fetched.
+    #[must_use]
+    pub const fn is_stored(&self) -> bool {
+        matches!(self.0, Kind::Bytes(..))
+    }
+
+    /// Puts its bytes into the store. It is not recorded by that.
+    ///
+    /// # Errors
+    /// `Changed`, `Cancelled`, `Store`. Nothing is left then.
+    pub async fn take_in(self, cancel: &CancellationToken) -> Result<Artifact, ArtifactError> {
+        let (work, bytes) = match self.0 {
+            Kind::Url(artifact) => return Ok(*artifact),
+            Kind::Bytes(work, bytes) => (work, bytes),
+        };
+        let call = cancel.child_token();
+        let _stopped_with_this_future = call.clone().drop_guard();
+        let taken = cancel.run_until_cancelled(blocking(move || work.take(*bytes, &call))).await;
+        taken.ok_or(ArtifactError::Cancelled)??
+    }
+}
+
 /// What can be said without looking at anything.
 fn check(registration: &Registration) -> Result<(), ArtifactError> {
     let invalid = |reason| ArtifactError::InvalidRegistration { name: registration.name.clone(), reason };
@@ -136,62 +206,79 @@ fn check(registration: &Registration) -> Result<(), ArtifactError> {
 }
 
 /// One artifact that is taken in, on a thread that may block.
+#[derive(Debug)]
 struct Work {
     options: Arc<ArtifactOptions>,
     store: Store,
     name: ArtifactName,
     /// What the registration says.
     content_type: Option<String>,
-    cancel: CancellationToken,
+    metadata: BTreeMap<String, Value>,
 }
 
 impl Work {
-    fn take(self, source: Source) -> Result<Artifact, ArtifactError> {
-        match source {
-            Source::File { path, keep } => self.file(path, keep),
-            Source::Content { bytes, content_type } => {
-                let limit = self.options.max_file_size;
-                if bytes.len() as u64 > limit {
-                    return Err(self.too_large(limit));
-                }
-                let inserted = self.store.insert_bytes(&bytes, Variant::Plain)?;
-                let content_type = self.content_type(content_type, None, || Ok(head(&bytes).to_vec()))?;
-                Ok(self.artifact(ArtifactSource::Content, content_type, inserted))
-            }
+    fn open(self, source: Source) -> Result<Opened, ArtifactError> {
+        let bytes = match source {
+            Source::File { path, keep } => self.open_file(path, keep)?,
+            Source::Content { bytes, content_type } => Bytes::Content { bytes, content_type },
             Source::Stored { store, digest, content_type } => {
-                let (limit, go_on) = (self.options.max_file_size, || !self.cancel.is_cancelled());
-                let inserted = self.store.insert_from(&store, &digest, limit, &go_on);
-                let inserted = inserted.map_err(|error| self.failed(error))?;
-                let content_type = self.content_type(content_type, None, || {
-                    let content = self.store.get(&digest, Verify::No).map_err(io::Error::other)?;
-                    head_of(&content.into_file())
-                })?;
-                Ok(self.artifact(ArtifactSource::Content, content_type, inserted))
+                let size = if store.root() == self.store.root() { None } else { store.size(&digest)? };
+                Bytes::Stored { store, digest, content_type, size: size.unwrap_or(0) }
             }
-            // Taken in without a thread; here there is nothing to do.
+            // Opened without a thread; here there is nothing to do.
             Source::Url(url) => {
                 let content_type = self.content_type.clone().unwrap_or_default();
-                Ok(Artifact::new(self.name, ArtifactSource::Url { url }, content_type, None))
+                let artifact = Artifact::new(self.name, ArtifactSource::Url { url }, content_type, None);
+                return Ok(Opened(Kind::Url(Box::new(artifact))));
             }
+        };
+        let limit = self.options.max_file_size;
+        if bytes.size() > limit {
+            return Err(self.too_large(limit));
         }
+        Ok(Opened(Kind::Bytes(Box::new(self), Box::new(bytes))))
     }
 
-    fn file(self, path: PathBuf, keep: Keep) -> Result<Artifact, ArtifactError> {
+    fn open_file(&self, path: PathBuf, keep: Keep) -> Result<Bytes, ArtifactError> {
         let path = std::path::absolute(&path).unwrap_or(path);
         let file = match &self.options.allowed_dirs {
             None => open_anywhere(&path).map_err(|unopened| self.unopened(unopened))?,
             Some(folders) => self.open_allowed(&path, folders)?,
         };
         let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let content_type = self.content_type(None, file_name.as_deref(), || file.head())?;
-        let (limit, go_on) = (self.options.max_file_size, || !self.cancel.is_cancelled());
-        let file = file.into_file().into();
-        let inserted = match keep {
-            Keep::Copied => self.store.insert_open_while(file, &path, Variant::Plain, limit, &go_on),
-            Keep::Frozen => self.store.insert_link(file, &path, limit, &go_on).map(|(inserted, _)| inserted),
-        };
-        let inserted = inserted.map_err(|error| self.failed(error))?;
-        Ok(self.artifact(ArtifactSource::File { path }, content_type, inserted))
+        let media = self.content_type(None, file_name.as_deref(), || file.head())?;
+        Ok(Bytes::File { file, path, keep, media })
+    }
+
+    fn take(self, bytes: Bytes, cancel: &CancellationToken) -> Result<Artifact, ArtifactError> {
+        let (limit, go_on) = (self.options.max_file_size, || !cancel.is_cancelled());
+        match bytes {
+            Bytes::File { file, path, keep, media } => {
+                let (store, file) = (&self.store, file.into_file().into());
+                let inserted = match keep {
+                    Keep::Copied => store.insert_open_while(file, &path, Variant::Plain, limit, &go_on),
+                    Keep::Frozen => {
+                        store.insert_link(file, &path, limit, &go_on).map(|(inserted, _)| inserted)
+                    }
+                };
+                let inserted = inserted.map_err(|error| self.failed(error))?;
+                Ok(self.artifact(ArtifactSource::File { path }, media, inserted))
+            }
+            Bytes::Content { bytes, content_type } => {
+                let inserted = self.store.insert_bytes(&bytes, Variant::Plain)?;
+                let media = self.content_type(content_type, None, || Ok(head(&bytes).to_vec()))?;
+                Ok(self.artifact(ArtifactSource::Content, media, inserted))
+            }
+            Bytes::Stored { store, digest, content_type, .. } => {
+                let inserted = self.store.insert_from(&store, &digest, limit, &go_on);
+                let inserted = inserted.map_err(|error| self.failed(error))?;
+                let media = self.content_type(content_type, None, || {
+                    let content = self.store.get(&digest, Verify::No).map_err(io::Error::other)?;
+                    head_of(&content.into_file())
+                })?;
+                Ok(self.artifact(ArtifactSource::Content, media, inserted))
+            }
+        }
     }
 
     /// Opens the file beneath one of the folders that are allowed. What does not lie there is not looked at: whether it exists is
@@ -239,7 +326,7 @@ impl Work {
     fn artifact(self, source: ArtifactSource, media: MediaType, inserted: Inserted) -> Artifact {
         let content = ArtifactContent { digest: inserted.digest, size: inserted.size };
         let artifact = Artifact::new(self.name, source, media.content_type, Some(content));
-        Artifact { content_type_origin: media.origin, ..artifact }
+        Artifact { content_type_origin: media.origin, metadata: self.metadata, ..artifact }
     }
 
     fn too_large(&self, limit: u64) -> ArtifactError {
@@ -270,6 +357,7 @@ impl Work {
 }
 
 /// A media type, and where it is from.
+#[derive(Debug)]
 struct MediaType {
     content_type: String,
     origin: ContentTypeOrigin,

@@ -57,8 +57,9 @@ impl ArtifactOptions {
     /// Whether the artifacts of a session have expired that was used last at `used`, the time of its last recorded event.
     ///
     /// They go together, and as if they were unregistered: it is the session that nobody uses. No timer runs for it. Whoever uses the
-    /// session next (a message, a call about its artifacts, a revival) asks this first and records that they are cleared; until then
-    /// their contents stay on the disk. A turn that runs uses the session, and a clock that was set back expires nothing.
+    /// session next (a message, a call about its artifacts, a revival) asks this first and records that they are cleared, unless a janitor
+    /// came by before and recorded the same; until then their contents stay on the disk. A turn that runs uses the session, and a clock
+    /// that was set back expires nothing.
     ///
     /// ```
     /// use conjure_artifact::ArtifactOptions;

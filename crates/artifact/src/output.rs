@@ -95,6 +95,10 @@ impl OutputContent {
             blocking(move || store.insertion(Variant::Plain, limit)).await?.map_err(failed)?;
         while let Some(piece) = stream.next().await {
             let piece = piece?;
+            // No more is taken than was told before.
+            if size.is_some_and(|size| insertion.size().saturating_add(piece.len() as u64) > size) {
+                return Err(ArtifactError::Changed { name });
+            }
             let pushed = blocking(move || insertion.push(&piece).map(|()| insertion)).await?;
             insertion = pushed.map_err(failed)?;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use conjure_conversation::HostedFiles;
 
 use crate::output::OutputStore;
+use crate::removal::FileRemoval;
 use crate::upload::ArtifactUpload;
 
 /// Where a service that runs skills takes files, and where those lie that were made in its containers. A model says so
@@ -15,6 +16,8 @@ pub struct ServiceFiles {
     pub outputs: Arc<dyn OutputStore>,
     /// What it is given.
     pub uploads: Arc<dyn ArtifactUpload>,
+    /// What deletes both, with the session.
+    pub removal: Arc<dyn FileRemoval>,
 }
 
 impl From<ServiceFiles> for HostedFiles {

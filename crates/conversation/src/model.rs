@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{ContainerId, TurnId};
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
 use serde::{Deserialize, Serialize};
 
 use crate::content::Block;
@@ -91,6 +91,14 @@ pub struct Response {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
+    /// The request is not with the service now, and may not be for long: its key is limited, or an attempt has failed and is made again.
+    /// [`ModelEvent::Sent`] follows when it goes out.
+    Waiting,
+    /// The request is on its way: from now on the service may bill it, though it says nothing yet.
+    Sent,
+    /// What the call has used so far, as far as the service has said it. Each counts in place of the last, and what the answer says
+    /// in place of all.
+    Used(Usage),
     /// The service began to answer; from now on the call must not be repeated unseen.
     Started,
     /// More text of the block at this index.
@@ -134,7 +142,9 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>>
 /// Retries before anything was shown are the implementation's business (it knows the wire); the driver never
 /// repeats a call.
 pub trait Model: Send + Sync {
-    /// Starts one call. Nothing happens before the stream is polled.
+    /// Starts one call. Nothing happens before the stream is polled. Whoever pays for a call that is broken off goes by what its stream
+    /// tells: it counts as sent with the first event other than [`ModelEvent::Waiting`], so a client whose service bills what it has sent
+    /// should tell [`ModelEvent::Sent`], and [`ModelEvent::Used`] where it knows more.
     fn stream(&self, request: Request) -> ModelStream;
 
     /// What its service runs by itself. A session with hosted skills needs a model that says so.
@@ -191,9 +201,11 @@ where
     {
         fn stream(&self, request: Request) -> ModelStream {
             let answer = (self.0)(request);
-            Box::pin(futures_util::stream::once(async move {
+            let finished = futures_util::stream::once(async move {
                 answer.await.map(|response| ModelEvent::Finished(Box::new(response)))
-            }))
+            });
+            // What it does is not seen, so it counts as sent when it begins.
+            Box::pin(futures_util::stream::iter([Ok(ModelEvent::Sent)]).chain(finished))
         }
     }
 

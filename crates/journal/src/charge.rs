@@ -1,7 +1,7 @@
 //! Counters of a tenant: how much was used of something, over all of its sessions.
 //!
 //! They change with appends, in the same transaction: what was appended is charged for, and what was not is not, whoever dies
-//! in between. The journal does not know what they count.
+//! in between. Or by themselves, for what nothing is appended for. The journal does not know what they count.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub const LONGEST_COUNTER: usize = 128;
 /// No counter goes beyond this: it stays there.
 pub const LARGEST_COUNT: u64 = i64::MAX.unsigned_abs();
 
-/// What an append adds to a counter of its tenant.
+/// What is added to a counter of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
     /// Which counter, as the writer names it. One that is new begins at 0. At most [`LONGEST_COUNTER`] bytes.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use conjure_base::{Digest, Timestamp};
 
@@ -55,7 +56,7 @@ pub enum JournalError {
         tenant: Option<String>,
         /// How many calls wait, of the tenant or in all.
         waiting: usize,
-        /// How many bytes of bodies wait in all.
+        /// How many bytes of bodies wait, of the tenant or in all.
         bytes: usize,
     },
     /// More than is ever accepted.
@@ -290,7 +291,19 @@ pub enum JournalErrorKind {
     Io,
 }
 
+/// How soon it is worth another try: the writer has done with what waited by then, or with a good part of it.
+const SOON: Duration = Duration::from_millis(250);
+
 impl JournalError {
+    /// When it is worth another try, where too much waited for this one.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overloaded { .. } => Some(SOON),
+            _ => None,
+        }
+    }
+
     /// The class.
     #[must_use]
     pub const fn kind(&self) -> JournalErrorKind {

@@ -5,6 +5,9 @@ use std::borrow::Cow;
 /// The longest name of a kind of events, in bytes.
 pub const LONGEST_KIND: usize = 128;
 
+/// What an event, a snapshot or a session counts for in [`recorded_bytes`](crate::Journal::recorded_bytes), beside what it says.
+pub const ROW_BYTES: u64 = 64;
+
 /// An event that is to be appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {

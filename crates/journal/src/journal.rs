@@ -13,6 +13,7 @@ use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, Owner};
 use crate::session::{ListCursor, SessionInfo, SessionPage};
 use crate::snapshot::Snapshot;
+use crate::weights::Weights;
 
 /// What a call will come to. It borrows nothing, so an actor may keep it in its state.
 pub type Reply<T> = BoxFuture<'static, Result<T, JournalError>>;
@@ -52,6 +53,13 @@ pub trait Journal: Send + Sync + fmt::Debug {
         charges: Vec<Charge>,
     ) -> Reply<u64>;
 
+    /// Adds to counters of the tenant what no event is appended for, in the way of [`Journal::append_charged`]: all of it or
+    /// nothing, and before whatever is submitted for the tenant later. Sessions need not be there.
+    ///
+    /// # Errors
+    /// `TooLarge`; `Overloaded`; and what the disk says.
+    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()>;
+
     /// The tenant's counters of these names, in their order; 0 for one that was never charged. They outlive the sessions that
     /// charged them, and go with their tenant.
     ///
@@ -59,11 +67,31 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// What the disk says.
     fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>>;
 
+    /// The names of the tenant's counters, sorted: of all that were ever charged, and not forgotten.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>>;
+
+    /// Forgets these counters of the tenant: they begin at 0 again. How many of them there were.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64>;
+
     /// How many sessions the tenant has.
     ///
     /// # Errors
     /// What the disk says.
     fn session_count(&self, tenant: &TenantId) -> Reply<u64>;
+
+    /// How many bytes the tenant's sessions, their events and their snapshots take, about: of bodies, the names of kinds, and
+    /// [`ROW_BYTES`](crate::ROW_BYTES) for each of them, as one transaction has changed them. What lies in a folder of the tenant's own, as large
+    /// bodies do in SQLite, is not among them.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64>;
 
     /// The events from the sequence number `from` on, within `limit`.
     ///
@@ -145,6 +173,11 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// # Errors
     /// What the disk says; a part may have been freed.
     fn sweep(&self) -> Reply<Swept>;
+
+    /// From now on tenants have their part by these weights, also as they change, where calls wait for each other: in what a journal
+    /// does, by what calls cost it. Before, all weigh the same. Nothing is left undone for it, and what one session is asked is done
+    /// in its order. It is not recorded: whoever opens the journal says it again.
+    fn set_weights(&self, weights: Weights);
 }
 
 /// What [`Journal::sweep`] has freed.

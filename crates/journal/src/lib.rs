@@ -11,6 +11,7 @@
 //!   ([`Journal::append_charged`]).
 //! - **One writer at a time**: a lease gives an epoch, and the next one makes the former stale ([`Journal::acquire`]).
 //! - **Tenants share nothing**: every call names a tenant with the session, and what belongs to another tenant is not found.
+//!   Where their calls wait for each other, each has its part by its weight ([`Journal::set_weights`]).
 //!
 //! [`MemoryJournal`] forgets with its process. `SqliteJournal` (feature `sqlite`) keeps one database in a folder, and
 //! large bodies in a content-addressed store of their tenant beside it.
@@ -39,6 +40,7 @@ mod key;
 mod lease;
 mod session;
 mod snapshot;
+mod weights;
 
 mod journal;
 
@@ -52,7 +54,7 @@ mod sqlite;
 
 pub use charge::{Charge, LARGEST_COUNT, LONGEST_COUNTER};
 pub use error::{Found, JournalError, JournalErrorKind, Place};
-pub use event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, Recorded};
+pub use event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, ROW_BYTES, Recorded};
 pub use journal::{Journal, Reply, Swept, load_all};
 pub use key::{Epoch, SessionKey};
 pub use lease::{Lease, Owner};
@@ -62,3 +64,4 @@ pub use snapshot::Snapshot;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteJournal, SqliteOptions};
 pub use upcast::{Upcasting, Upcasts};
+pub use weights::Weights;

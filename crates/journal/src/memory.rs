@@ -12,12 +12,13 @@ use futures_util::FutureExt as _;
 
 use crate::charge::{Charge, LARGEST_COUNT, check_charges};
 use crate::error::JournalError;
-use crate::event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, Recorded};
+use crate::event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, ROW_BYTES, Recorded};
 use crate::journal::{Journal, Reply, Swept};
 use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, Owner};
 use crate::session::{LARGEST_LIST, ListCursor, SessionInfo, SessionPage};
 use crate::snapshot::Snapshot;
+use crate::weights::Weights;
 
 /// Events in memory. Clones are the same journal.
 #[derive(Clone)]
@@ -133,6 +134,12 @@ impl State {
 impl Session {
     fn total(&self) -> u64 {
         self.events.len() as u64
+    }
+
+    fn bytes(&self) -> u64 {
+        let event = |event: &Recorded| ROW_BYTES + (event.kind.len() + event.body.len()) as u64;
+        let snapshot = self.snapshot.as_ref().map_or(0, |snapshot| ROW_BYTES + snapshot.body.len() as u64);
+        ROW_BYTES + self.events.iter().map(event).sum::<u64>() + snapshot
     }
 
     fn check_epoch(&self, epoch: Epoch) -> Result<(), JournalError> {
@@ -270,6 +277,14 @@ impl Journal for MemoryJournal {
         })
     }
 
+    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
+        self.call(|state| {
+            check_charges(&charges)?;
+            state.charge(tenant, charges);
+            Ok(())
+        })
+    }
+
     fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
         self.call(|state| {
             let known = state.counters.get(tenant);
@@ -278,8 +293,27 @@ impl Journal for MemoryJournal {
         })
     }
 
+    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
+        self.call(|state| {
+            Ok(state.counters.get(tenant).map(|known| known.keys().cloned().collect()).unwrap_or_default())
+        })
+    }
+
+    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
+        self.call(|state| {
+            let Some(known) = state.counters.get_mut(tenant) else { return Ok(0) };
+            Ok(names.iter().filter(|name| known.remove(*name).is_some()).count() as u64)
+        })
+    }
+
     fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
         self.call(|state| Ok(state.tenants.get(tenant).map_or(0, |sessions| sessions.len() as u64)))
+    }
+
+    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
+        self.call(|state| {
+            Ok(state.tenants.get(tenant).into_iter().flatten().map(|(_, session)| session.bytes()).sum())
+        })
     }
 
     fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
@@ -365,6 +399,9 @@ impl Journal for MemoryJournal {
     fn sweep(&self) -> Reply<Swept> {
         self.call(|_| Ok(Swept::default()))
     }
+
+    /// Nobody waits for anybody here.
+    fn set_weights(&self, _: Weights) {}
 }
 
 impl fmt::Debug for MemoryJournal {

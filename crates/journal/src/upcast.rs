@@ -19,6 +19,7 @@ use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, Owner};
 use crate::session::{ListCursor, SessionInfo, SessionPage};
 use crate::snapshot::Snapshot;
+use crate::weights::Weights;
 
 /// Makes the body of the next version from that of one.
 type Step = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
@@ -143,12 +144,28 @@ impl Journal for Upcasting {
         self.journal.append_charged(key, expected_seq, epoch, events, charges)
     }
 
+    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
+        self.journal.charge(tenant, charges)
+    }
+
     fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
         self.journal.counters(tenant, names)
     }
 
+    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
+        self.journal.counter_names(tenant)
+    }
+
+    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
+        self.journal.forget_counters(tenant, names)
+    }
+
     fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
         self.journal.session_count(tenant)
+    }
+
+    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
+        self.journal.recorded_bytes(tenant)
     }
 
     fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {
@@ -197,5 +214,9 @@ impl Journal for Upcasting {
 
     fn sweep(&self) -> Reply<Swept> {
         self.journal.sweep()
+    }
+
+    fn set_weights(&self, weights: Weights) {
+        self.journal.set_weights(weights);
     }
 }

@@ -1,11 +1,14 @@
 //! Why something in a sandbox failed.
 
+use std::time::Duration;
+
 /// A failure of a sandbox or of an operation in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SandboxError {
     kind: SandboxErrorKind,
     message: String,
+    retry_after: Option<Duration>,
 }
 
 /// The classes of failure.
@@ -36,7 +39,8 @@ pub enum SandboxErrorKind {
     NotExecutable,
     /// No more processes, memory or files can be had.
     Exhausted,
-    /// So many sandboxes are live, or asked for, that there was none in time.
+    /// So many sandboxes are live, or asked for, that there was none in time. Nothing was done. When it is worth another try says
+    /// [`SandboxError::retry_after`]; where that says nothing, it is none.
     Overloaded,
     /// Its time was up.
     TimedOut,
@@ -63,7 +67,20 @@ pub enum SandboxErrorKind {
 impl SandboxError {
     /// A failure of this class; `message` fits "failed to …: {message}".
     pub fn new(kind: SandboxErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), retry_after: None }
+    }
+
+    /// The same, which is worth another try after this time.
+    #[must_use]
+    pub const fn after(mut self, retry_after: Duration) -> Self {
+        self.retry_after = Some(retry_after);
+        self
+    }
+
+    /// The same failure, in these words.
+    #[must_use]
+    pub fn told_as(&self, message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..self.clone() }
     }
 
     /// The class.
@@ -72,16 +89,22 @@ impl SandboxError {
         self.kind
     }
 
+    /// When it may be worth to do the same again, where whoever refused it knows: an advice, no promise.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     /// Whether the same call may succeed on a new sandbox, or later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        matches!(
-            self.kind,
+        match self.kind {
             SandboxErrorKind::Lost
-                | SandboxErrorKind::Exhausted
-                | SandboxErrorKind::Overloaded
-                | SandboxErrorKind::Unavailable
-                | SandboxErrorKind::EngineUnavailable
-        )
+            | SandboxErrorKind::Exhausted
+            | SandboxErrorKind::Unavailable
+            | SandboxErrorKind::EngineUnavailable => true,
+            SandboxErrorKind::Overloaded => self.retry_after.is_some(),
+            _ => false,
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Sandbox {
                 Err(Failed::SetUp(failure)) => connection.guard.explain(&failure),
                 Err(Failed::Other(error)) => {
                     let how = end(connection, &*clock).await;
-                    return Err(SandboxError::new(error.kind(), format!("{error} ({how})")));
+                    return Err(error.told_as(format!("{error} ({how})")));
                 }
             };
             // Nothing is left of it when the error is told.

@@ -27,7 +27,7 @@ use crate::jail::{Belongings, has_shelves_only};
 use crate::limits::Limits;
 use crate::places::{Had, hand_over};
 use crate::sandbox::Sandbox;
-use crate::types::Sharing;
+use crate::types::{Command, Sharing};
 
 /// What is fixed of a sandbox when it is made, beside what its connector decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl SpareSpec {
     }
 }
 
-/// A sandbox whose guest has greeted, and that is nobody's yet. Dropping it ends it; [`Spare::retire`] waits for that.
+/// A sandbox whose guest has greeted, whose shell was run once, and that is nobody's yet. Dropping it ends it; [`Spare::retire`] waits for that.
 pub struct Spare {
     sandbox: Sandbox,
     spec: SpareSpec,
@@ -106,6 +106,7 @@ impl Spare {
                            no file system of its own";
             return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
         }
+        warm_up(&sandbox, deadline).await;
         Ok(Self { sandbox, spec, workspace })
     }
 
@@ -207,6 +208,14 @@ impl Spare {
                 Err(error)
             }
         }
+    }
+}
+
+/// Runs the shell, if there is one, so that the first command of whoever claims it does not wait until it is read: file systems of
+/// images take several milliseconds for that. What comes of it says nothing of the sandbox; one that ends over it says so itself.
+async fn warm_up(sandbox: &Sandbox, deadline: Deadline) {
+    if let Err(error) = sandbox.run(Command::bash(":"), CallOptions::until(deadline)).await {
+        tracing::debug!(%error, "a spare could not be warmed up");
     }
 }
 

@@ -22,10 +22,6 @@ pub const WORKSPACE: &str = "/workspace";
 
 /// What a command does.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a handful of them is made for each test, and a box would be in the way"
-)]
 pub enum FakeCommand {
     /// It ends at once, like this.
     Ends(CommandOutcome),

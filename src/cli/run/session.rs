@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use conjure::{
     CallOptions, Clock as _, Deadline, Error, ExecutorKind, FileSource, HostedSkill, Isolation, Model,
-    Recorder, SandboxError, SandboxErrorKind, Session, SessionFile, SessionId, Sharing, Snapshot,
-    SystemClock, Workspace,
+    Recorder, SandboxErrorKind, Session, SessionFile, SessionId, Sharing, Snapshot, SystemClock, Workspace,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -113,7 +112,7 @@ impl Opened {
             // Here it was asked for, so that is known.
             let message = error.to_string();
             let reason = message.strip_prefix("the sandbox could not be started: ").unwrap_or(&message);
-            return Err(no_sandbox(SandboxError::new(error.kind(), reason).into()));
+            return Err(no_sandbox(error.told_as(reason).into()));
         }
         announce(kind, &executor.isolation(), terminal);
         if executor.sharing() == Sharing::Transferred {

@@ -21,7 +21,7 @@ use crate::cli::host::{Host, configured};
 use crate::cli::session_args::{Place, SessionsCommand};
 use crate::cli::sessions::find::find;
 use crate::cli::sessions::wanted::Wanted;
-use crate::cli::terminal::Terminal;
+use crate::cli::terminal::{Terminal, printable};
 
 /// Does what the subcommand says, and says so when it cannot.
 pub(crate) async fn sessions(
@@ -60,7 +60,13 @@ async fn look(
         SessionsCommand::Resume(args) => args.going.place.clone(),
         SessionsCommand::Decide(args) => args.going.place.clone(),
     };
-    let host = reader(&place, config, environment).await?;
+    // What a session has at its model's service goes with it.
+    let host = match &command {
+        SessionsCommand::Delete { .. } => {
+            reader(&place, config, environment, |options| with_key(options, environment)).await?
+        }
+        _ => reader(&place, config, environment, |options| options).await?,
+    };
     let done = match command {
         SessionsCommand::List { limit, after, format, .. } => {
             list::list(&host, after.map(ListCursor::from_number), limit, format, terminal).await
@@ -80,16 +86,41 @@ async fn look(
 }
 
 /// A runtime in which nothing is started.
-async fn reader(place: &Place, config: &Config, environment: &Environment) -> Result<Host, Failure> {
+async fn reader(
+    place: &Place,
+    config: &Config,
+    environment: &Environment,
+    given: impl Fn(RuntimeOptions) -> RuntimeOptions,
+) -> Result<Host, Failure> {
     // It has no sandboxes, so it needs no container engine.
     let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
     let config = configured(place, config)?.with(settings)?;
-    Host::for_sessions(place, RuntimeOptions::from, &config, environment).await
+    Host::for_sessions(place, |config| given(RuntimeOptions::from(config)), &config, environment).await
+}
+
+/// With the service's models, where there is a key.
+#[cfg(feature = "anthropic")]
+fn with_key(options: RuntimeOptions, environment: &Environment) -> RuntimeOptions {
+    match environment.api_key() {
+        Some(key) => options.anthropic(key),
+        None => options,
+    }
+}
+
+/// There are none.
+#[cfg(not(feature = "anthropic"))]
+fn with_key(options: RuntimeOptions, _: &Environment) -> RuntimeOptions {
+    options
 }
 
 async fn delete(host: &Host, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
     let id = find(host, id).await?;
-    host.runtime.delete(&host.tenant, id).await?;
+    let deletion = host.runtime.delete(&host.tenant, id).await?;
     terminal.note(&format!("the session {id} is forgotten, and so is its own workspace"));
+    for left in &deletion.left {
+        let again =
+            if left.files.is_empty() { "" } else { "; a command that works with this data tries again" };
+        terminal.warning(&printable(&format!("{left}{again}")));
+    }
     Ok(Exit::Done)
 }

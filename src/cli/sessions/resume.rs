@@ -187,7 +187,7 @@ async fn look(
     environment: &Environment,
     terminal: &Arc<Terminal>,
 ) -> Result<Found, Failure> {
-    let host = reader(&wanted.going.place, config, environment).await?;
+    let host = reader(&wanted.going.place, config, environment, |options| options).await?;
     let found = async {
         let id = find(&host, &wanted.id).await?;
         let profile = host.runtime.profile(&host.tenant, id).await?;

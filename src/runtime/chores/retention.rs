@@ -74,9 +74,13 @@ impl Retention {
     fn is_old(&self, runtime: &Runtime, tenant: &TenantId, info: &SessionInfo, now: Timestamp) -> bool {
         let is_leased = info.lease.as_ref().is_some_and(|lease| lease.until > now);
         let is_here = || runtime.inner.tree.knows(&SessionKey::new(tenant.clone(), info.session));
-        let is_dated = info.updated.millis() > BIRTH && now > info.updated;
-        is_dated && now.since(info.updated) > self.time && !is_leased && !is_here()
+        is_dated(info, now) && now.since(info.updated) > self.time && !is_leased && !is_here()
     }
+}
+
+/// Whether it can be believed when something was recorded last.
+pub(super) fn is_dated(info: &SessionInfo, now: Timestamp) -> bool {
+    info.updated.millis() > BIRTH && now > info.updated
 }
 
 impl Chore for Retention {

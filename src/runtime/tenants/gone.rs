@@ -87,7 +87,7 @@ pub(crate) async fn complete_tenants(runtime: &Runtime) -> Result<(), RuntimeErr
     let tenants = blocking("looking for tenants that were being deleted", move || gone.all()).await?;
     for tenant in tenants {
         match runtime.remove_tenant(&tenant).await {
-            Ok(()) => tracing::info!(%tenant, "completed the deletion of a tenant"),
+            Ok(_) => tracing::info!(%tenant, "completed the deletion of a tenant"),
             Err(error) => tracing::warn!(%tenant, %error, "what is left of a tenant is left"),
         }
     }

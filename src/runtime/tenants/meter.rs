@@ -1,5 +1,5 @@
-//! How much of the disk a tenant's data folder takes: measured by a walk on a thread that may block, one at a time for each
-//! tenant, and no more often than it changes anything.
+//! How much of the disk a tenant takes, in its data folder and in the journal: measured by a walk on a thread that may block, one at a
+//! time for each tenant, and no more often than it changes anything.
 //!
 //! What was measured a moment ago is good enough to go on with, and is measured anew in the background; what would refuse
 //! somebody is measured anew first. State: what was measured last, in memory.
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conjure_actors::tenants::{Quota, QuotaExceeded};
+use conjure_actors::tenants::{Quota, QuotaExceeded, Tenancy};
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -20,8 +20,10 @@ use tokio_util::task::TaskTracker;
 
 use super::super::error::RuntimeError;
 use super::super::home::Home;
-use super::super::outfit::blocking;
+use super::places::{Place, Places};
 use super::policies::Policies;
+use super::policy::TenantPolicy;
+use super::room::{AsideGuard, Asides};
 
 /// How long what was measured is good for without another look.
 const FRESH: Duration = Duration::from_secs(2);
@@ -35,7 +37,7 @@ const MOST_NAMES: u64 = 4_000_000;
 /// No walk goes deeper: it has one folder open for each step down.
 const DEEPEST: usize = 128;
 
-/// What a folder takes of the disk.
+/// What a tenant takes of the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskUsage {
     /// Bytes, as the disk has them. What is linked is counted once.
@@ -44,9 +46,18 @@ pub struct DiskUsage {
     pub inodes: u64,
 }
 
+impl DiskUsage {
+    /// Both together.
+    pub(super) const fn and(self, other: Self) -> Self {
+        let (bytes, inodes) =
+            (self.bytes.saturating_add(other.bytes), self.inodes.saturating_add(other.inodes));
+        Self { bytes, inodes }
+    }
+}
+
 /// What a walk found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Found {
+pub(super) struct Found {
     usage: DiskUsage,
     /// Why there may be more than was counted.
     missed: Option<&'static str>,
@@ -64,7 +75,7 @@ pub(crate) enum Freshness {
 /// The meters of all tenants. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Meters {
-    home: Arc<Home>,
+    places: Arc<Places>,
     policies: Policies,
     inner: Arc<Inner>,
 }
@@ -77,16 +88,18 @@ struct Inner {
 }
 
 /// What was measured last of a tenant.
-#[derive(Default)]
-struct Meter {
+#[derive(Debug, Default)]
+pub(super) struct Meter {
     /// One walks at a time. Those who asked before it began have what it finds.
-    turn: tokio::sync::Mutex<()>,
+    pub(super) turn: tokio::sync::Mutex<()>,
     /// How many walks have begun.
     begun: AtomicU64,
     last: Mutex<Option<Measured>>,
+    /// What is about to be stored. Locked before the above.
+    pub(super) asides: Asides,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Measured {
     found: Found,
     /// Which walk it was, counted from 1.
@@ -97,15 +110,38 @@ struct Measured {
 
 impl Meter {
     /// What a walk finds that begins behind this call.
-    async fn walk(&self, folder: PathBuf) -> Result<Found, RuntimeError> {
+    pub(super) async fn walk(&self, place: impl Into<Place>) -> Result<Found, RuntimeError> {
         let begun = self.begun.load(Ordering::Acquire);
         let _turn = self.turn.lock().await;
         let last = *lock(&self.last);
         if let Some(last) = last.filter(|last| last.walk > begun) {
             return Ok(last.found);
         }
-        let walk = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        let found = blocking("measuring a tenant's folder", move || Ok(measure(&folder))).await?;
+        let walk = self.begin_walk();
+        let found = place.into().measure().await?;
+        self.walked(walk, found);
+        Ok(found)
+    }
+
+    /// The number of a walk that begins.
+    pub(super) fn begin_walk(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(super) fn walks_begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// The walk that found what is known; 0 where there was none.
+    pub(super) fn last_walk(&self) -> u64 {
+        lock(&self.last).map_or(0, |last| last.walk)
+    }
+
+    fn found(&self) -> Found {
+        lock(&self.last).map(|last| last.found).unwrap_or_default()
+    }
+
+    pub(super) fn walked(&self, walk: u64, found: Found) {
         let measured = Measured {
             found,
             walk,
@@ -113,13 +149,17 @@ impl Meter {
             usable_until: SystemClock.deadline(USABLE),
         };
         *lock(&self.last) = Some(measured);
-        Ok(found)
     }
 }
 
 impl Meters {
     pub(crate) fn new(home: Arc<Home>, policies: Policies) -> Self {
-        Self { home, policies, inner: Arc::default() }
+        Self { places: Arc::new(Places::new(home)), policies, inner: Arc::default() }
+    }
+
+    /// What tenants have recorded counts from now on, with large bodies in this folder.
+    pub(crate) fn count_recorded(&self, tenancy: Tenancy, bodies: PathBuf) {
+        self.places.count_recorded(tenancy, bodies);
     }
 
     /// Refuses what needs more of the disk where the tenant has as much as it may.
@@ -128,18 +168,7 @@ impl Meters {
         if !policy.limits_disk() {
             return Ok(());
         }
-        let judge = |Found { usage, missed }: Found| {
-            let of = |quota, limit, current| {
-                Err(RuntimeError::Quota(QuotaExceeded::new(tenant.clone(), quota, limit, current)))
-            };
-            match missed {
-                _ if usage.bytes >= policy.disk_bytes => of(Quota::DiskBytes, policy.disk_bytes, usage.bytes),
-                _ if usage.inodes >= policy.inodes => of(Quota::Inodes, policy.inodes, usage.inodes),
-                // Whoever could hide what they have would have as much as they like.
-                Some(reason) => Err(RuntimeError::Unmeasured { tenant: tenant.clone(), reason }),
-                None => Ok(()),
-            }
-        };
+        let judge = |found| judge(tenant, &policy, found, DiskUsage::default());
         if judge(self.look(tenant, Freshness::Recent).await?).is_ok() {
             return Ok(());
         }
@@ -147,7 +176,31 @@ impl Meters {
         judge(self.look(tenant, Freshness::Now).await?)
     }
 
-    /// What the tenant's data folder takes, as far as it can be looked at; nothing, where it has none.
+    /// Sets so much of the tenant's disk aside, where it may have that much more; `None` where it may have as much as it likes.
+    pub(super) async fn set_aside(
+        &self,
+        tenant: &TenantId,
+        more: DiskUsage,
+    ) -> Result<Option<AsideGuard>, RuntimeError> {
+        let policy = self.policies.of(tenant);
+        if !policy.limits_disk() {
+            return Ok(None);
+        }
+        let meter = self.meter(tenant);
+        let try_it = || meter.set_aside(more, |sum| judge(tenant, &policy, meter.found(), sum));
+        self.look_at(&meter, tenant, Freshness::Recent).await?;
+        if let Ok(guard) = try_it() {
+            return Ok(Some(guard));
+        }
+        self.look_at(&meter, tenant, Freshness::Now).await?;
+        try_it().map(Some)
+    }
+
+    fn meter(&self, tenant: &TenantId) -> Arc<Meter> {
+        Arc::clone(lock(&self.inner.meters).entry(tenant.clone()).or_default())
+    }
+
+    /// What the tenant takes of the disk, as far as it can be looked at.
     pub(crate) async fn measure(
         &self,
         tenant: &TenantId,
@@ -157,23 +210,31 @@ impl Meters {
     }
 
     async fn look(&self, tenant: &TenantId, freshness: Freshness) -> Result<Found, RuntimeError> {
-        let meter = Arc::clone(lock(&self.inner.meters).entry(tenant.clone()).or_default());
+        self.look_at(&self.meter(tenant), tenant, freshness).await
+    }
+
+    async fn look_at(
+        &self,
+        meter: &Arc<Meter>,
+        tenant: &TenantId,
+        freshness: Freshness,
+    ) -> Result<Found, RuntimeError> {
         let last = *lock(&meter.last);
         if let (Freshness::Recent, Some(last)) = (freshness, last) {
             let is_over = |deadline| SystemClock.remaining(deadline).is_zero();
             if !is_over(last.usable_until) {
                 if is_over(last.fresh_until) && meter.turn.try_lock().is_ok() {
-                    let (folder, tenant) = (self.home.place(tenant), tenant.clone());
+                    let (meter, place, tenant) = (Arc::clone(meter), self.places.of(tenant), tenant.clone());
                     drop(self.inner.walks.spawn(async move {
-                        if let Err(error) = meter.walk(folder).await {
-                            tracing::debug!(%tenant, %error, "a tenant's folder is not measured");
+                        if let Err(error) = meter.walk(place).await {
+                            tracing::debug!(%tenant, %error, "what a tenant has on the disk is not measured");
                         }
                     }));
                 }
                 return Ok(last.found);
             }
         }
-        meter.walk(self.home.place(tenant)).await
+        meter.walk(self.places.of(tenant)).await
     }
 
     /// The tenant has nothing any more.
@@ -182,8 +243,29 @@ impl Meters {
     }
 }
 
+/// Whether the tenant may have so much more than was found.
+fn judge(
+    tenant: &TenantId,
+    policy: &TenantPolicy,
+    Found { usage, missed }: Found,
+    more: DiskUsage,
+) -> Result<(), RuntimeError> {
+    let of = |quota, limit, current| {
+        Err(RuntimeError::Quota(QuotaExceeded::new(tenant.clone(), quota, limit, current)))
+    };
+    let (bytes, inodes) = (policy.disk_bytes, policy.inodes);
+    let sum = usage.and(more);
+    match missed {
+        _ if usage.bytes >= bytes || sum.bytes > bytes => of(Quota::DiskBytes, bytes, sum.bytes),
+        _ if usage.inodes >= inodes || sum.inodes > inodes => of(Quota::Inodes, inodes, sum.inodes),
+        // Whoever could hide what they have would have as much as they like.
+        Some(reason) => Err(RuntimeError::Unmeasured { tenant: tenant.clone(), reason }),
+        None => Ok(()),
+    }
+}
+
 /// Walks a folder, following no link. What goes while it walks is not counted, and not missed.
-fn measure(folder: &Path) -> Found {
+pub(super) fn measure(folder: &Path) -> Found {
     let mut found = Found::default();
     let mut linked: HashSet<(u64, u64)> = HashSet::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -243,6 +325,16 @@ fn measure(folder: &Path) -> Found {
 }
 
 impl Found {
+    /// So much, and nothing besides.
+    pub(super) const fn whole(usage: DiskUsage) -> Self {
+        Self { usage, missed: None }
+    }
+
+    /// Both together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { usage: self.usage.and(other.usage), missed: self.missed.or(other.missed) }
+    }
+
     /// Notes that something was not looked at, unless it is not there any more.
     fn miss(&mut self, error: Errno) {
         if !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) {
@@ -251,7 +343,7 @@ impl Found {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -16,6 +16,7 @@ use conjure_sandbox::{
 };
 use futures_util::future::BoxFuture;
 
+use super::super::error::RuntimeError;
 use super::meter::Meters;
 
 /// Where a tenant's sandboxes come from, with its quotas heeded.
@@ -44,11 +45,18 @@ impl Account {
             biased;
             checked = self.meters.check(&self.tenant) => checked,
             () = SystemClock.sleep_until(deadline) => {
-                let late = "the tenant's folder was not measured in time";
+                let late = "what the tenant has on the disk was not measured in time";
                 return Err(SandboxError::new(SandboxErrorKind::Unavailable, late));
             }
         };
-        checked.map_err(|error| SandboxError::new(SandboxErrorKind::NoSpace, error.to_string()))
+        checked.map_err(|error| {
+            let kind = match error {
+                RuntimeError::Quota(_) | RuntimeError::Unmeasured { .. } => SandboxErrorKind::NoSpace,
+                // Nobody knows, for now.
+                _ => SandboxErrorKind::Unavailable,
+            };
+            SandboxError::new(kind, error.to_string())
+        })
     }
 
     async fn check_call(&self, options: &CallOptions) -> Result<(), SandboxError> {

@@ -2,8 +2,10 @@
 
 mod meter;
 mod metered;
+mod places;
 mod policies;
 mod policy;
+mod room;
 mod usage;
 
 mod deleting;
@@ -12,7 +14,10 @@ mod gone;
 pub(crate) use gone::{Gone, complete_tenants};
 pub(crate) use meter::{Freshness, Meters};
 pub(crate) use metered::MeteredSource;
-pub(crate) use policies::Policies;
+#[cfg(feature = "anthropic")]
+pub(crate) use policies::OwnKey;
+pub(crate) use policies::{Gates, Policies};
+pub(crate) use room::MeteredRoom;
 
 pub use meter::DiskUsage;
 pub use policy::TenantPolicy;

@@ -86,8 +86,9 @@ impl TenantPolicy {
         Self::default()
     }
 
-    /// With this part of sandboxes and model calls in relation to other tenants', when not all find room
-    /// ([`Share::weight`](crate::Share)). 0 counts as 1.
+    /// With this part of sandboxes, of their starts and of model calls in relation to other tenants', when not all find room
+    /// ([`Share::weight`](crate::Share)), and of what the journal writes and reads, when calls wait for it: there, large bodies
+    /// count for more. 0 counts as 1.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = NonZeroU32::new(weight).or(Some(NonZeroU32::MIN));
@@ -144,11 +145,16 @@ impl TenantPolicy {
         self
     }
 
-    /// With no more bytes than this in its data folder: workspaces, skills, artifacts, what sandboxes read. Where it has more, no
-    /// session is opened, no sandbox is made, and nothing is run or written in those that are there. It is measured in the
+    /// With no more bytes than this on the disk: in its data folder, as workspaces, skills, artifacts and what sandboxes read, and in
+    /// the journal, as what its sessions recorded. Where it has more, no session is opened, no sandbox is made, and nothing is run or
+    /// written in those that are there; what is said in sessions that are open is recorded still. What a host gives a session, or
+    /// takes of what one produced, is refused before it is copied where it would be more with it. It is measured in the
     /// background and before a refusal, so calls that run may exceed it; what one workspace may take is limited by the
-    /// configuration. Where the folder cannot be measured whole, it counts as full: where folders lie more than 128 deep, where
-    /// this process may not read one, and above 4,000,000 names.
+    /// configuration. Where it cannot be measured whole, it counts as full: where folders lie more than 128 deep, where
+    /// this process may not read one, and above 4,000,000 names. Where nothing is recorded on the disk, the journal does not count.
+    ///
+    /// Of the journal, bodies count, names of kinds, and 64 bytes for each session, event and snapshot, but not the database's own
+    /// indexes and free pages; large bodies lie in files, and count as those do.
     #[must_use]
     pub const fn disk_bytes(mut self, most: u64) -> Self {
         self.disk_bytes = most;
@@ -267,6 +273,17 @@ impl TenantPolicy {
     /// Its share of model calls, where all others have this.
     pub(crate) fn share_of_model_calls(&self, standard: Share) -> Share {
         self.share(standard, self.model_calls, self.waiting_model_calls)
+    }
+
+    /// Its share of the starts of sandboxes, where all others have this: how many it may have is said of the sandboxes
+    /// themselves.
+    pub(crate) fn share_of_starts(&self, standard: Share) -> Share {
+        self.share(standard, None, None)
+    }
+
+    /// Its part of the journal, where all others have 1.
+    pub(crate) fn weight_in_journal(&self) -> NonZeroU32 {
+        self.weight.unwrap_or(NonZeroU32::MIN)
     }
 
     fn share(&self, standard: Share, admitted: Option<u32>, waiting: Option<u32>) -> Share {

@@ -31,7 +31,7 @@ pub struct TenantUsage {
     pub sandboxes: GateLoad,
     /// Model calls: those that are under way, and those that wait.
     pub model_calls: GateLoad,
-    /// What its data folder takes.
+    /// What it takes of the disk: its data folder, and what it recorded.
     pub disk: DiskUsage,
     /// Bytes that are kept of what its URLs led to, so that nobody is asked again, each URL's by themselves: those of this process.
     /// Where it may have less by now, they are more than that until it uses a URL.

@@ -60,7 +60,7 @@ pub(crate) async fn delete(runtime: &Runtime, tenant: &TenantId, id: SessionId) 
     Word::Deleting(key.clone()).say();
     match runtime.delete(tenant, id).await {
         // An attempt before this one broke off when the record was gone already.
-        Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
+        Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
     }
     Word::Deleted(key).say();

@@ -7,8 +7,12 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-fn tenant(number: usize) -> TenantId {
-    TenantId::new(format!("t{number}")).unwrap()
+fn tenant(number: usize) -> Party {
+    Party::Tenant(TenantId::new(format!("t{number}")).unwrap())
+}
+
+fn name(party: &Party) -> &str {
+    party.tenant().map_or("the house", TenantId::as_str)
 }
 
 fn share(weight: u32, admitted: u32, waiting: u32) -> Share {
@@ -16,17 +20,17 @@ fn share(weight: u32, admitted: u32, waiting: u32) -> Share {
 }
 
 /// Asks until somebody waits, so many times more.
-fn ask(schedule: &mut Schedule, tenant: &TenantId, times: usize) -> Vec<Asked> {
-    (0..times).map(|_| schedule.ask(tenant)).collect()
+fn ask(schedule: &mut Schedule, party: &Party, times: usize) -> Vec<Asked> {
+    (0..times).map(|_| schedule.ask(party)).collect()
 }
 
 /// With one place: the tenants that get it, in their order.
-fn order(schedule: &mut Schedule, mut holder: TenantId, times: usize) -> Vec<String> {
+fn order(schedule: &mut Schedule, mut holder: Party, times: usize) -> Vec<String> {
     let mut order = Vec::new();
     for _ in 0..times {
         schedule.give_back(&holder);
         let Some((next, _)) = schedule.next() else { break };
-        order.push(next.to_string());
+        order.push(name(&next).to_owned());
         holder = next;
     }
     order
@@ -96,6 +100,39 @@ fn a_share_is_a_limit_while_there_is_room() {
     assert_eq!(schedule.next().unwrap().0, tenant(0));
     schedule.set_share(&tenant(2), Some(share(1, 0, 5)));
     assert_eq!(schedule.ask(&tenant(2)), Asked::Refused);
+}
+
+/// What spares are made with: whatever the names and shares of tenants are.
+#[test]
+fn the_house_has_what_no_tenant_waits_for_and_no_tenant_has_its_name() {
+    let mut schedule = Schedule::new(1, share(1, 9, 2));
+    assert_eq!(schedule.ask(&tenant(0)), Asked::Admitted);
+    // More than any tenant may have waiting.
+    ask(&mut schedule, &Party::House, 6);
+    ask(&mut schedule, &tenant(1), 2);
+    for called in ["house", "the-house", "refills"] {
+        let namesake = Party::Tenant(TenantId::new(called).unwrap());
+        assert_eq!(schedule.load(&namesake), (0, 0));
+    }
+    // A standard that lets nobody in is one of tenants.
+    schedule.set_standard(share(1, 9, 0));
+    let first = order(&mut schedule, tenant(0), 4);
+    assert_eq!(first, ["t1", "t1", "the house", "the house"]);
+    // It has no claim to the next place, either.
+    schedule.set_standard(share(1, 1, 9));
+    ask(&mut schedule, &tenant(2), 2);
+    assert_eq!(order(&mut schedule, Party::House, 3), ["t2", "t2", "the house"]);
+    // One that waits by its own share alone is in nobody's way.
+    schedule.set_capacity(2);
+    let asked = ask(&mut schedule, &tenant(2), 2);
+    assert!(matches!(asked[..], [Asked::Admitted, Asked::Waiting(_)]), "{asked:?}");
+    schedule.give_back(&Party::House);
+    assert_eq!(schedule.next().unwrap().0, Party::House);
+    schedule.give_back(&tenant(2));
+    assert_eq!(schedule.next().unwrap().0, tenant(2));
+    schedule.give_back(&tenant(2));
+    assert_eq!(order(&mut schedule, Party::House, 9), ["the house", "the house"]);
+    assert!(schedule.lanes.is_empty() && schedule.ready.is_empty());
 }
 
 #[test]
@@ -224,7 +261,7 @@ proptest! {
                 Step::GiveBack(_) => {}
             }
             while let Some((admitted, ticket)) = schedule.next() {
-                let number: usize = admitted.as_str()[1..].parse().unwrap();
+                let number: usize = name(&admitted)[1..].parse().unwrap();
                 prop_assert!(model.admitted.len() < capacity);
                 prop_assert!(model.ready().iter().all(|other| model.has_no_more(number, *other)));
                 prop_assert_eq!(model.waiting.get_mut(&number).unwrap().remove(0), ticket);

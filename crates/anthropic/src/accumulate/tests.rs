@@ -70,7 +70,13 @@ fn texts_are_joined_and_shown_as_they_come() {
     let events: Vec<Value> = events.into_iter().chain(end("end_turn")).collect();
     let (shown, answer) = run(&events);
     let text = |text: &str| ModelEvent::TextDelta { index: 0, text: text.to_owned() };
-    assert_eq!(shown, [ModelEvent::Started, text("Hel"), text("lo \u{1F980}")]);
+    let used = ModelEvent::Used(Usage {
+        input_tokens: 10,
+        cache_read_input_tokens: 7,
+        output_tokens: 1,
+        ..Usage::default()
+    });
+    assert_eq!(shown, [used, ModelEvent::Started, text("Hel"), text("lo \u{1F980}")]);
     let response = answer.unwrap().unwrap().response;
     assert_eq!(response.content[0].json(), r#"{"text":"Hello 🦀","type":"text"}"#);
     assert_eq!(response.stop_reason, StopReason::EndTurn);
@@ -225,7 +231,8 @@ fn the_container_the_stop_sequence_and_its_details_come_with_the_message_delta()
 
 #[test]
 fn only_what_is_seen_or_runs_counts_as_shown() {
-    let shown_after = |event: Value| run(&[start(), json!({"type": "ping"}), event]).0.first().cloned();
+    // Behind what the message's start says that was used.
+    let shown_after = |event: Value| run(&[start(), json!({"type": "ping"}), event]).0.get(1).cloned();
     for quiet in [
         json!({"type": "ping"}),
         json!({"type": "from_next_year", "index": "x"}),

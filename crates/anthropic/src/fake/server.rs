@@ -111,6 +111,17 @@ impl FakeMessages {
         self.shared.hosted_faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
     }
 
+    /// Answers every good request for skills or files with this from now on; with `None`, as it should again.
+    pub fn set_hosted_outage(&self, answer: Option<Reply>) {
+        *self.shared.hosted_outage.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    /// The files that are kept, uploaded or made, in the order in which they came to be.
+    #[must_use]
+    pub fn files(&self) -> Vec<FileId> {
+        self.shared.store().file_ids().map(FileId::new).collect()
+    }
+
     /// Keeps a file as one that a tool has made, which can be downloaded. Returns its id.
     pub fn put_file(&self, name: &str, content: impl Into<Bytes>) -> FileId {
         let now = self.shared.clock.timestamp();
@@ -258,6 +269,7 @@ impl FakeMessagesBuilder {
             hosting: self.hosting,
             store: Mutex::new(Store::new()),
             hosted_faults: Mutex::default(),
+            hosted_outage: Mutex::default(),
             received: watch::Sender::new(0),
             stop: CancellationToken::new(),
         });

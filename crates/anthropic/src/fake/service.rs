@@ -48,6 +48,7 @@ pub(super) struct Shared {
     pub(super) hosting: Option<Hosting>,
     pub(super) store: Mutex<Store>,
     pub(super) hosted_faults: Mutex<VecDeque<Reply>>,
+    pub(super) hosted_outage: Mutex<Option<Reply>>,
     pub(super) received: watch::Sender<u64>,
     pub(super) stop: CancellationToken,
 }
@@ -171,6 +172,9 @@ impl Shared {
     ) -> Result<Reply, Refusal> {
         if let Some(fault) = self.hosted_faults.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
             return Ok(fault);
+        }
+        if let Some(answer) = &*self.hosted_outage.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(answer.clone());
         }
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let hosted = Hosted {

@@ -1,7 +1,7 @@
 //! Which files an answer says that were made in its container.
 //!
 //! They stand in the results of the service's own tools, in the lists of outputs within them: never in the calls, never
-//! in what a program printed, never in an error. (The seed looked in the calls.)
+//! in what a program printed, never in an error. (The seed looked in the calls.) And which file a block of the user's puts there.
 
 use conjure_conversation::{Block, BlockKind};
 use serde_json::Value;
@@ -11,6 +11,8 @@ use crate::hosted::FileId;
 /// How the type of a result ends that may hold files: `bash_code_execution_tool_result`,
 /// `text_editor_code_execution_tool_result`, `code_execution_tool_result`, and what comes next year.
 const RESULT: &str = "code_execution_tool_result";
+/// The type of a block that puts a file into a container.
+const UPLOAD: &str = "container_upload";
 
 /// The ids of the files in an answer of the Messages API, or in a list of its content blocks: each once, in the order in
 /// which they stand there. What is neither has none.
@@ -36,6 +38,17 @@ pub fn produced_files(content: &[Block]) -> Vec<FileId> {
         }
     }
     found
+}
+
+/// The file that a block [`container_upload`](crate::hosted::container_upload) puts into a container.
+#[must_use]
+pub fn uploaded_file(block: &Block) -> Option<FileId> {
+    let BlockKind::Other(kind) = block.kind() else { return None };
+    if kind != UPLOAD {
+        return None;
+    }
+    let block: Value = serde_json::from_str(block.json()).ok()?;
+    block["file_id"].as_str().filter(|id| !id.is_empty()).map(FileId::new)
 }
 
 fn collect(block: &Value, found: &mut Vec<FileId>) {
@@ -140,6 +153,21 @@ mod tests {
         );
         for other in [json!(null), json!("file_1"), json!({"content": "text"}), json!({"error": {}})] {
             assert_eq!(extract_file_ids(&other), []);
+        }
+    }
+
+    #[test]
+    fn only_a_block_that_puts_a_file_into_a_container_names_one() {
+        for (block, expected) in [
+            (crate::hosted::container_upload(&FileId::new("file_1")), Some("file_1")),
+            (json!({"type": "container_upload", "file_id": ""}), None),
+            (json!({"type": "container_upload", "file_id": 1}), None),
+            (json!({"type": "document", "source": {"type": "file", "file_id": "file_1"}}), None),
+            (json!({"type": "text", "text": "{\"type\":\"container_upload\",\"file_id\":\"file_1\"}"}), None),
+            (bash(&["file_1"]), None),
+        ] {
+            let block = Block::from_json(block.to_string()).unwrap();
+            assert_eq!(uploaded_file(&block), expected.map(FileId::new), "{block:?}");
         }
     }
 

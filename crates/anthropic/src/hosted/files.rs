@@ -10,6 +10,7 @@ use crate::hosted::exchange::{Api, Ask};
 use crate::hosted::multipart::{Content, Form, OnProgress, Progress};
 use crate::hosted::page::{Items, Page, PageToken, items, parse};
 use crate::hosted::skills::paging;
+use crate::hosted::sync::Account;
 use crate::hosted::{Download, FileId, FileRecord, HostedError, HostedErrorKind, HostedLimits, media_type};
 use crate::messages::{Client, Shared};
 
@@ -104,6 +105,11 @@ impl Files {
     #[must_use]
     pub const fn limits(&self) -> &HostedLimits {
         &self.limits
+    }
+
+    pub(in crate::hosted) fn account(&self) -> Account {
+        let transport = &self.shared.transport;
+        Account { service: transport.service().to_owned(), key: transport.key() }
     }
 
     /// Uploads a file. A block [`container_upload`](crate::hosted::container_upload) puts it into a container.

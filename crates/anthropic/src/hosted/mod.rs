@@ -25,6 +25,7 @@ mod outputs;
 mod page;
 mod pause;
 mod record;
+mod removal;
 mod skills;
 mod sync;
 mod uploads;
@@ -39,7 +40,7 @@ pub use container::{
 };
 pub use download::Download;
 pub use error::{HostedError, HostedErrorKind};
-pub use file_ids::{extract_file_ids, produced_files};
+pub use file_ids::{extract_file_ids, produced_files, uploaded_file};
 pub use files::{FileUpload, Files};
 pub use ids::{FileId, SkillId, VersionId};
 pub use limits::HostedLimits;
@@ -50,6 +51,7 @@ pub use outputs::HostedOutputs;
 pub use page::{Items, Page, PageToken};
 pub use pause::{MOST_PAUSES, OnPause, Paused, Run, RunError, RunOptions, run};
 pub use record::{FileRecord, SkillRecord, VersionRecord};
+pub use removal::HostedRemoval;
 pub use skills::{Skills, Upload};
 pub use sync::{
     Absent, Deleted, PlannedSkill, Pushed, SkillFailure, SkillSync, Step, SyncError, SyncErrorKind,

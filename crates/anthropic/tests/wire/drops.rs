@@ -4,7 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use conjure_anthropic::{Client, Messages, Options};
-use conjure_conversation::Model;
+use conjure_conversation::{Model, ModelEvent, ModelStream};
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::clock::ManualClock;
 use crate::events::saying;
 use crate::server::{Part, Server, error, stream};
-use crate::support::{IDLE, MODEL, TOTAL, ask, call, config, drain, text};
+use crate::support::{IDLE, MODEL, TOTAL, ask, call, client, config, drain, text};
 use crate::tls::localhost;
 
 fn limited() -> Part {
@@ -160,4 +161,66 @@ async fn a_probe_dropped_while_it_connects() {
     };
     drop_when(probe, there).await;
     assert_free(&messages, &clock).await;
+}
+
+/// What a call tells before it hangs; `None`: nothing.
+async fn told(stream: &mut ModelStream) -> Option<ModelEvent> {
+    stream.next().now_or_never().flatten().map(Result::unwrap)
+}
+
+/// Whoever pays for a call that is dropped must know whether it was sent.
+#[tokio::test]
+async fn a_call_tells_that_it_is_sent_before_it_is_and_not_while_its_key_is_limited() {
+    let server = server(usize::MAX).await;
+    let clock = ManualClock::new();
+    let config = config(&server).with_retries(0);
+    let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
+    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let mut first = messages.stream(ask("first"));
+    assert_eq!(told(&mut first).await, Some(ModelEvent::Sent));
+    assert_eq!(server.requests().len(), 0, "it goes out when the stream is polled again");
+    assert!(first.next().await.unwrap().is_err(), "the service has it, and refuses it");
+    assert_eq!(server.requests().len(), 1);
+    let mut limited = messages.stream(ask("second"));
+    assert_eq!(told(&mut limited).await, Some(ModelEvent::Waiting));
+    assert_eq!(told(&mut limited).await, None);
+    drop(limited);
+    assert_eq!(server.requests().len(), 1);
+}
+
+/// Each attempt anew.
+#[tokio::test]
+async fn a_call_tells_when_it_waits_to_be_sent_again() {
+    let server = server(1).await;
+    let (messages, clock) = client(&server);
+    let (shown, waits) =
+        futures_util::future::join(drain(messages.stream(ask("Hi"))), clock.skip_retry_wait()).await;
+    assert!(shown.1.is_ok() && waits >= std::time::Duration::from_secs(2), "{shown:?}");
+    let told: Vec<_> = shown.0.iter().take(4).collect();
+    let [sent, waiting, again, ModelEvent::Used(_)] = told[..] else { panic!("{told:?}") };
+    assert_eq!([sent, waiting, again], [&ModelEvent::Sent, &ModelEvent::Waiting, &ModelEvent::Sent]);
+}
+
+/// It has leave to be sent, and is not polled any more.
+#[tokio::test]
+async fn a_call_that_is_dropped_between_telling_and_sending_gives_its_place_back() {
+    let server = server(1).await;
+    let clock = ManualClock::new();
+    let messages = told_to_wait(&server, &clock).await;
+    let mut probe = messages.stream(ask("probe"));
+    let told = async {
+        loop {
+            tokio::select! {
+                event = probe.next() => match event.unwrap().unwrap() {
+                    ModelEvent::Waiting => {}
+                    other => break other,
+                },
+                _ = clock.skip_retry_wait() => {}
+            }
+        }
+    };
+    assert_eq!(told.await, ModelEvent::Sent);
+    drop(probe);
+    assert_free(&messages, &clock).await;
+    assert_eq!(server.requests().len(), 2, "the probe was never sent");
 }

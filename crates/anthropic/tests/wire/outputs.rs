@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use conjure_anthropic::Client;
-use conjure_anthropic::hosted::{HostedLimits, HostedOutputs, HostedUploads};
-use conjure_artifact::{ArtifactErrorKind, OutputError, OutputStore as _, TurnRecord, Uploads};
+use conjure_anthropic::hosted::{HostedLimits, HostedOutputs, HostedRemoval, HostedUploads};
+use conjure_artifact::{
+    ArtifactErrorKind, FileRemoval as _, OutputError, OutputStore as _, RemovalError, Removed, TurnRecord,
+    Uploads,
+};
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
     Artifact, ArtifactContent, ArtifactSource, Block, FileSource, Message, SessionFile,
@@ -88,6 +91,37 @@ async fn a_file_is_read_to_its_true_end() {
     let store = outputs(&server);
     let files = store.produced(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
     assert!(matches!(store.open(&files[0]).await.unwrap_err(), OutputError::NotFound { .. }));
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_removal_is_told_apart() {
+    let answers = [
+        (answer("200 OK", &JSON, r#"{"id":"file_1","type":"file_deleted"}"#), Ok(Removed::Deleted)),
+        (error("404 None", &JSON, "not_found_error", "no such file"), Ok(Removed::Absent)),
+        (error("401 No", &JSON, "authentication_error", "who?"), Err("key")),
+        (error("403 No", &JSON, "permission_error", "not you"), Err("key")),
+        (error("400 Bad", &JSON, "invalid_request_error", "not this"), Err("refused")),
+        (error("409 Busy", &JSON, "invalid_request_error", "in use"), Err("unreachable")),
+        (error("429 Slow", &JSON, "rate_limit_error", "later"), Err("unreachable")),
+        (error("500 Oops", &JSON, "api_error", "later"), Err("unreachable")),
+    ];
+    for (said, expected) in answers {
+        let server = Server::answers(vec![said]).await;
+        let client =
+            Client::with_clock(&config(&server).with_retries(0), Arc::new(ManualClock::new())).unwrap();
+        let removal = HostedRemoval::new(client.files());
+        let removed = removal.remove("file_1").await.map_err(|error| match error {
+            RemovalError::KeyRefused { .. } => "key",
+            RemovalError::Refused { .. } => "refused",
+            _ => "unreachable",
+        });
+        assert_eq!(removed, expected);
+        assert!(server.requests()[0].line.starts_with("DELETE /v1/files/file_1?beta=true "));
+        // Nothing leads elsewhere.
+        let error = removal.remove("..").await.unwrap_err();
+        assert!(matches!(error, RemovalError::Refused { .. }), "{error}");
+        assert_eq!(server.requests().len(), 1);
+    }
 }
 
 #[tokio::test]

@@ -111,9 +111,19 @@ async fn a_stream_shows_its_pieces_and_ends_with_the_answer() {
     let response = response.unwrap();
     let piece = |json: &str| ModelEvent::ToolInputDelta { index: 1, partial_json: json.to_owned() };
     let said = |text: &str| ModelEvent::TextDelta { index: 0, text: text.to_owned() };
+    let begun = Usage {
+        input_tokens: 10,
+        output_tokens: 1,
+        cache_creation_input_tokens: 5,
+        cache_read_input_tokens: 7,
+        // 10 * 3 + 1 * 15 + 5 * 3.75 + 7 * 0.3 millionths, rounded up.
+        cost_micros: 66,
+    };
     assert_eq!(
         shown,
         [
+            ModelEvent::Sent,
+            ModelEvent::Used(begun),
             ModelEvent::Started,
             said("Let me"),
             said(" look."),

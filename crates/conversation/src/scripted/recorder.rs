@@ -199,6 +199,10 @@ impl Drop for RecordedStream {
 impl Call {
     /// Remembers a piece. Inputs of tools that were cut are no blocks and are left out.
     fn see(&mut self, event: &ModelEvent) {
+        // None of them says that an answer has begun.
+        if matches!(event, ModelEvent::Waiting | ModelEvent::Sent | ModelEvent::Used(_)) {
+            return;
+        }
         self.started = true;
         let (index, shown) = match event {
             ModelEvent::TextDelta { index, text } => (*index, Shown::Text(text.clone())),

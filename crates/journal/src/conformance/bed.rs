@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_base::{SessionId, TenantId};
 use futures_util::future::BoxFuture;
 
-use super::{counters, events, leases, sessions, snapshots};
+use super::{counters, events, leases, sessions, snapshots, weights};
 use crate::error::{JournalError, JournalErrorKind};
 use crate::event::NewEvent;
 use crate::journal::Journal;
@@ -63,8 +63,11 @@ pub const CASES: &[Case] = cases![
     counters::counters_count_over_all_sessions_of_a_tenant,
     counters::an_append_that_does_not_happen_charges_nothing,
     counters::counters_of_many_writers_add_up,
+    counters::counters_are_charged_without_an_append,
+    counters::counters_are_named_and_forgotten,
     counters::counters_stop_at_the_largest_count,
     counters::counters_go_with_their_tenant,
+    counters::what_is_recorded_is_counted_until_it_is_deleted,
     leases::a_lease_excludes_others_until_it_ends,
     leases::a_new_epoch_makes_the_old_one_stale,
     leases::an_owner_may_take_its_own_lease_again,
@@ -73,6 +76,7 @@ pub const CASES: &[Case] = cases![
     snapshots::a_snapshot_replaces_the_one_before,
     snapshots::a_snapshot_needs_its_events_and_the_epoch,
     snapshots::a_large_snapshot_is_read_as_it_was,
+    weights::whatever_tenants_weigh_all_calls_are_carried_out_in_order,
 ];
 
 /// Runs all cases, each in a place of its own.

@@ -1,13 +1,15 @@
-//! Counters of tenants: they change with appends, and only with those that happen.
+//! Counters of tenants, and how much is recorded of them: they change with appends, and only with those that happen.
 
 use futures_util::future::join_all;
 
-use super::bed::{Bed, Failure, Outcome, fails, new_session, notes, same, tenant};
+use super::bed::{Bed, Failure, Outcome, ensure, fails, new_session, notes, same, tenant};
 use crate::charge::{Charge, LARGEST_COUNT, LONGEST_COUNTER};
 use crate::error::JournalErrorKind;
+use crate::event::ROW_BYTES;
 use crate::journal::Journal;
 use crate::key::{Epoch, SessionKey};
 use crate::lease::Owner;
+use crate::snapshot::Snapshot;
 
 fn charges<const N: usize>(charges: [(&'static str, u64); N]) -> Vec<Charge> {
     charges.into_iter().map(|(counter, amount)| Charge::new(counter, amount)).collect()
@@ -84,6 +86,44 @@ pub(crate) async fn counters_of_many_writers_add_up(bed: &dyn Bed) -> Outcome {
     same(found, vec![SESSIONS * 70, SESSIONS * 10], "the sums")
 }
 
+pub(crate) async fn counters_are_charged_without_an_append(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let (acme, globex) = (tenant("acme")?, tenant("globex")?);
+    let key = new_session(&*journal, &acme).await?;
+    journal.charge(&acme, charges([("a", 2), ("b", 1), ("a", 3)])).await?;
+    // Whoever does not wait for it has charged it all the same, before what is submitted later.
+    drop(journal.charge(&acme, charges([("a", 10)])));
+    journal.append_charged(&key, 0, Epoch::NONE, notes(["x"]), charges([("a", 100)])).await?;
+    // Of a tenant without sessions.
+    journal.charge(&globex, charges([("a", 7)])).await?;
+    journal.charge(&globex, Vec::new()).await?;
+    let long = vec![Charge::new("a", 1), Charge::new("n".repeat(LONGEST_COUNTER + 1), 1)];
+    fails(journal.charge(&globex, long).await, JournalErrorKind::Invalid, "a long name")?;
+    let again = bed.open().await?;
+    same(counts(&*again, &key, ["a", "b"]).await?, vec![115, 1], "the tenant's counters")?;
+    same(again.counters(&globex, vec!["a".to_owned()]).await?, vec![7], "the other's")?;
+    same(again.session(&key).await?.events, 1, "the events")
+}
+
+pub(crate) async fn counters_are_named_and_forgotten(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let (acme, globex) = (tenant("acme")?, tenant("globex")?);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    same(journal.counter_names(&acme).await?, Vec::new(), "the names at first")?;
+    same(journal.forget_counters(&acme, names(&["a"])).await?, 0, "what is forgotten of nothing")?;
+    journal.charge(&acme, charges([("b", 2), ("a", 1), ("c", 3)])).await?;
+    journal.charge(&globex, charges([("a", 7)])).await?;
+    same(journal.counter_names(&acme).await?, names(&["a", "b", "c"]), "the names")?;
+    same(journal.forget_counters(&acme, names(&["a", "c", "d", "a"])).await?, 2, "what is forgotten")?;
+    let again = bed.open().await?;
+    same(again.counter_names(&acme).await?, names(&["b"]), "the names that are left")?;
+    same(again.counters(&acme, names(&["a", "b", "c"])).await?, vec![0, 2, 0], "the counters that are left")?;
+    same(again.counters(&globex, names(&["a"])).await?, vec![7], "the other's")?;
+    // One that was forgotten begins anew.
+    again.charge(&acme, charges([("a", 5)])).await?;
+    same(again.counters(&acme, names(&["a"])).await?, vec![5], "the new one")
+}
+
 pub(crate) async fn counters_stop_at_the_largest_count(bed: &dyn Bed) -> Outcome {
     let journal = bed.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
@@ -105,4 +145,39 @@ pub(crate) async fn counters_go_with_their_tenant(bed: &dyn Bed) -> Outcome {
     same(journal.session_count(&acme).await?, 0, "the sessions")?;
     same(journal.counters(&acme, vec!["a".to_owned()]).await?, vec![0], "the counter")?;
     same(journal.counters(&globex, vec!["a".to_owned()]).await?, vec![5], "the other's")
+}
+
+pub(crate) async fn what_is_recorded_is_counted_until_it_is_deleted(bed: &dyn Bed) -> Outcome {
+    let journal = bed.open().await?;
+    let (acme, globex) = (tenant("acme")?, tenant("globex")?);
+    same(journal.recorded_bytes(&acme).await?, 0, "what a tenant without sessions has")?;
+    let (one, two) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
+    new_session(&*journal, &globex).await?;
+    same(journal.recorded_bytes(&acme).await?, 2 * ROW_BYTES, "two sessions")?;
+    // Bodies may lie elsewhere.
+    let grown = async |before: u64, rows: u64, kinds: u64, bodies: u64, what: &str| {
+        let now = journal.recorded_bytes(&acme).await?;
+        let least = before + rows * ROW_BYTES + kinds;
+        ensure((least..=least + bodies).contains(&now), &format!("{what}: {now} behind {before}"))?;
+        Ok::<u64, Failure>(now)
+    };
+    journal.append(&one, 0, Epoch::NONE, notes(["abc", "de"])).await?;
+    journal.append(&two, 0, Epoch::NONE, notes(["f"])).await?;
+    let appended = grown(2 * ROW_BYTES, 3, 12, 6, "events").await?;
+    let refused = journal.append(&one, 0, Epoch::NONE, notes(["abc"])).await;
+    fails(refused, JournalErrorKind::Conflict, "a conflict")?;
+    grown(appended, 0, 0, 0, "an append that did not happen").await?;
+    let snapshot = |seq, body: &[u8]| Snapshot { seq, version: 1, body: body.to_vec() };
+    journal.save_snapshot(&one, Epoch::NONE, snapshot(1, b"longer")).await?;
+    grown(appended, 1, 0, 6, "a snapshot").await?;
+    // It takes the place of the one before.
+    journal.save_snapshot(&one, Epoch::NONE, snapshot(2, b"s")).await?;
+    let all = grown(appended, 1, 0, 1, "another snapshot").await?;
+    same(bed.open().await?.recorded_bytes(&acme).await?, all, "what is found when it is opened again")?;
+    same(journal.recorded_bytes(&globex).await?, ROW_BYTES, "the other tenant's")?;
+    journal.delete_session(&one).await?;
+    grown(ROW_BYTES, 1, 4, 1, "the session that is left").await?;
+    journal.delete_tenant(&acme).await?;
+    same(journal.recorded_bytes(&acme).await?, 0, "what a deleted tenant has")?;
+    same(journal.recorded_bytes(&globex).await?, ROW_BYTES, "the other tenant's, then")
 }

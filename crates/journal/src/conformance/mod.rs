@@ -28,5 +28,6 @@ mod events;
 mod leases;
 mod sessions;
 mod snapshots;
+mod weights;
 
 pub use bed::{Bed, CASES, Case, Failure, Outcome, run};

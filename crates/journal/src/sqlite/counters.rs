@@ -1,4 +1,4 @@
-//! The counters of tenants.
+//! The counters of tenants, and how much is recorded of them.
 
 use conjure_base::TenantId;
 use rusqlite::{OptionalExtension as _, params};
@@ -7,6 +7,7 @@ use super::fault::Failure;
 use super::rows::{integer, number};
 use super::tables::Tables;
 use crate::charge::{Charge, LARGEST_COUNT};
+use crate::event::ROW_BYTES;
 
 impl Tables<'_> {
     /// Adds to counters, which begin at 0 and stop at the largest count.
@@ -33,6 +34,31 @@ impl Tables<'_> {
             counts.push(count.optional()?.unwrap_or(0));
         }
         Ok(counts)
+    }
+
+    pub(crate) fn recorded_bytes(&self, tenant: &TenantId) -> Result<u64, Failure> {
+        const SQL: &str = "
+            SELECT coalesce(sum(?2 + sessions.bytes + iif(snapshots.session IS NULL, 0, ?2 + coalesce(octet_length(body), 0))), 0)
+            FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE tenant = ?1";
+        let mut statement = self.connection.prepare_cached(SQL)?;
+        Ok(statement.query_row(params![tenant.as_str(), integer(ROW_BYTES)], |row| number(row, 0))?)
+    }
+
+    pub(crate) fn counter_names(&self, tenant: &TenantId) -> Result<Vec<String>, Failure> {
+        const SQL: &str = "SELECT name FROM counters WHERE tenant = ? ORDER BY name";
+        let mut statement = self.connection.prepare_cached(SQL)?;
+        let names = statement.query_map(params![tenant.as_str()], |row| row.get(0))?;
+        Ok(names.collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) fn forget_counters(&self, tenant: &TenantId, names: &[String]) -> Result<u64, Failure> {
+        const SQL: &str = "DELETE FROM counters WHERE tenant = ? AND name = ?";
+        let mut statement = self.connection.prepare_cached(SQL)?;
+        let mut forgotten = 0;
+        for name in names {
+            forgotten += statement.execute(params![tenant.as_str(), name])? as u64;
+        }
+        Ok(forgotten)
     }
 
     pub(crate) fn session_count(&self, tenant: &TenantId) -> Result<u64, Failure> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use super::garbage::Left;
 use super::job::{Answer, Company, Job, job};
 use super::open::{self, Writable};
 use super::options::SqliteOptions;
-use super::queue::{Bounds, Queue};
+use super::queue::Queue;
 use super::reader::Reader;
 use super::site::Site;
 use super::tables::Tables;
+use super::turns::Bounds;
 use super::writer::Writer;
 use crate::charge::{Charge, check_charges};
 use crate::error::JournalError;
@@ -32,6 +33,7 @@ use crate::lease::{Lease, Owner};
 use crate::memory::check_events;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
 use crate::snapshot::Snapshot;
+use crate::weights::Weights;
 
 /// The journal in one SQLite database in a folder. Clones are the same journal.
 ///
@@ -65,8 +67,8 @@ impl SqliteJournal {
         Self::start(site, options, writable)
     }
 
-    /// Opens the same journal anew, after it was lost and [closed](Self::close): what nobody has open any more is in its files. This
-    /// blocks, for moments.
+    /// Opens the same journal anew, after it was lost and [closed](Self::close): what nobody has open any more is in its files. It
+    /// has the same weights. This blocks, for moments.
     ///
     /// # Errors
     /// As for [`SqliteJournal::open`], and `Displaced` where its database is gone, or another: none is made in its place.
@@ -74,13 +76,25 @@ impl SqliteJournal {
         let Inner { site, options, .. } = &*self.inner;
         let writable = open::writer(site, options)?;
         site.mending().set(writable.log);
-        Self::start(Arc::clone(site), options.clone(), writable)
+        let again = Self::start(Arc::clone(site), options.clone(), writable)?;
+        again.set_weights(self.inner.writes.weights());
+        Ok(again)
+    }
+
+    /// Where the journal in this folder keeps large bodies: those of each tenant in a folder of its name, made with the first.
+    #[must_use]
+    pub fn bodies(folder: &Path) -> PathBuf {
+        folder.join("blobs")
     }
 
     fn start(site: Arc<Site>, options: SqliteOptions, writable: Writable) -> Result<Self, JournalError> {
-        let blobs = Arc::new(Blobs::new(site.database().with_file_name("blobs")));
-        let bounds =
-            Bounds { calls: options.queue, per_tenant: options.queue_per_tenant, bytes: options.queue_bytes };
+        let blobs = Arc::new(Blobs::new(Self::bodies(site.database().parent().unwrap_or(Path::new("/")))));
+        let bounds = Bounds {
+            calls: options.queue,
+            calls_per_tenant: options.queue_per_tenant,
+            bytes: options.queue_bytes,
+            bytes_per_tenant: options.queue_bytes_per_tenant,
+        };
         let (writes, reads) = (Arc::new(Queue::new(bounds)), Arc::new(Queue::new(bounds)));
         let (writers_alive, writers) = watch::channel(0);
         let (readers_alive, readers) = watch::channel(0);
@@ -317,14 +331,37 @@ impl Journal for SqliteJournal {
         self.read(None, move |tables| tables.tenants(after.as_ref(), limit))
     }
 
+    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
+        if let Err(error) = check_charges(&charges) {
+            return refuse(error);
+        }
+        let owned = tenant.clone();
+        self.write(Some(tenant), 0, move |tables| tables.charge(&owned, &charges))
+    }
+
     fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
         let owned = tenant.clone();
         self.read(Some(tenant), move |tables| tables.counters(&owned, &names))
     }
 
+    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
+        let owned = tenant.clone();
+        self.read(Some(tenant), move |tables| tables.counter_names(&owned))
+    }
+
+    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
+        let owned = tenant.clone();
+        self.write(Some(tenant), 0, move |tables| tables.forget_counters(&owned, &names))
+    }
+
     fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
         let owned = tenant.clone();
         self.read(Some(tenant), move |tables| tables.session_count(&owned))
+    }
+
+    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
+        let owned = tenant.clone();
+        self.read(Some(tenant), move |tables| tables.recorded_bytes(&owned))
     }
 
     fn delete_session(&self, key: &SessionKey) -> Reply<()> {
@@ -340,6 +377,11 @@ impl Journal for SqliteJournal {
     fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
         let owned = tenant.clone();
         self.write(Some(tenant), 0, move |tables| tables.delete_tenant(&owned))
+    }
+
+    fn set_weights(&self, weights: Weights) {
+        self.inner.writes.set_weights(weights.clone());
+        self.inner.reads.set_weights(weights);
     }
 
     fn sweep(&self) -> Reply<Swept> {

@@ -2,7 +2,7 @@
 //!
 //! One thread writes: it takes what waits as one group, carries it out in one transaction, and acknowledges all of it
 //! with one flush of the disk. A few threads read, each through a connection of its own, beside the writer. Calls wait
-//! in bounded queues in which tenants take turns.
+//! in bounded queues in which tenants take turns by their weights.
 //!
 //! On the disk:
 //!
@@ -18,6 +18,7 @@ mod fault;
 mod queue;
 mod schema;
 mod site;
+mod turns;
 
 mod blobs;
 mod counters;

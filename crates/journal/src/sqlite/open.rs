@@ -108,6 +108,8 @@ pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Ar
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
     prepare_to_write(&connection, path, options)?;
     migrate(&mut connection, path, &STEPS)?;
+    // Only now: what is full can be opened, though a new format needs more room.
+    limit_size(&connection, options).map_err(|error| of_sqlite(&error, path))?;
     sync_folder(folder)?;
     let site = Arc::new(Site::of(&connection, path)?);
     let log = *site.reading();
@@ -118,7 +120,9 @@ pub(crate) fn open(path: &Path, options: &SqliteOptions) -> Result<(Writable, Ar
 /// A connection that writes, to a database that was open before. One that is missing is not made.
 pub(crate) fn writer(site: &Arc<Site>, options: &SqliteOptions) -> Result<Writable, JournalError> {
     let connection = connect_again(site)?;
-    let prepared = prepare_to_write(&connection, site.database(), options);
+    let failed = |error: rusqlite::Error| of_sqlite(&error, site.database());
+    let prepared = prepare_to_write(&connection, site.database(), options)
+        .and_then(|()| limit_size(&connection, options).map_err(failed));
     prepared.map_err(|error| site.explain(error))?;
     site.check()?;
     let log = site.log()?;
@@ -144,6 +148,7 @@ fn connect_again(site: &Arc<Site>) -> Result<Opened, JournalError> {
     Ok(connection)
 }
 
+/// But for how large it may become.
 fn prepare_to_write(
     connection: &Connection,
     path: &Path,
@@ -166,8 +171,7 @@ fn prepare_to_write(
         .and_then(|()| set("journal_size_limit", &LOG_BYTES))
         // What was deleted is overwritten; deleting is rare.
         .and_then(|()| set("secure_delete", &"ON"))
-        .and_then(|()| set("trusted_schema", &"OFF"))
-        .and_then(|()| limit_size(connection, options));
+        .and_then(|()| set("trusted_schema", &"OFF"));
     configured.map_err(failed)?;
     look_into(connection).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);

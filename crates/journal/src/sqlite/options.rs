@@ -11,12 +11,18 @@ pub struct SqliteOptions {
     pub largest_body: usize,
     /// The most calls that wait to be written, and to be read. Beyond it they are refused as `Overloaded`.
     pub queue: usize,
-    /// The most calls of one tenant that wait.
+    /// The most calls of one tenant that wait, and no more than may still wait besides: there is always a place for a tenant that
+    /// has less.
     pub queue_per_tenant: usize,
-    /// The most bytes of bodies that wait to be written. A single call may have more when nothing else waits.
+    /// The most bytes of bodies that wait to be written.
     pub queue_bytes: usize,
+    /// The most bytes of one tenant's bodies that wait, and no more than may still wait besides. A single call may have more when
+    /// the tenant has no other bodies waiting, and counts as so many among those of all tenants.
+    pub queue_bytes_per_tenant: usize,
     /// The most calls in one transaction.
     pub group: usize,
+    /// The most bytes of bodies in one transaction of more than one call: others wait for no more.
+    pub group_bytes: usize,
     /// How many threads read.
     pub readers: usize,
     /// How long another process that holds the database is waited for.
@@ -34,7 +40,9 @@ impl Default for SqliteOptions {
             queue: 4_096,
             queue_per_tenant: 1_024,
             queue_bytes: 128 << 20,
+            queue_bytes_per_tenant: 32 << 20,
             group: 256,
+            group_bytes: 4 << 20,
             readers: 2,
             busy_timeout: Duration::from_secs(5),
             max_bytes: None,

@@ -1,28 +1,16 @@
 //! Where calls wait: bounded, and fair to tenants.
 //!
-//! Each tenant has a lane, first in first out; lanes take turns, one call at a time. So a tenant that appends without end
-//! delays another by one group at most, and fills only its own share of the places.
+//! A lock and a bell around the machine that says whose turn it is (`turns`). So a tenant that appends without end delays
+//! another by one group at most, however large its bodies are, and fills only its own share of the places.
 //!
 //! State: the calls that wait, in memory. When the thread that takes them ends, they are dropped, and their callers hear
 //! of it.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use conjure_base::TenantId;
-
+use super::turns::{Bounds, Lane, Load, Refused, Turns};
 use crate::error::JournalError;
-
-/// How much may wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) calls: usize,
-    pub(crate) per_tenant: usize,
-    pub(crate) bytes: usize,
-}
-
-/// Whose call it is; `None` when it is nobody's, such as a list of tenants.
-type Lane = Option<TenantId>;
+use crate::weights::Weights;
 
 pub(crate) struct Queue<J> {
     bounds: Bounds,
@@ -31,13 +19,17 @@ pub(crate) struct Queue<J> {
 }
 
 struct State<J> {
-    lanes: HashMap<Lane, VecDeque<(J, usize)>>,
-    /// The lanes that have calls, in the order of their turns.
-    turns: VecDeque<Lane>,
-    calls: usize,
-    bytes: usize,
+    turns: Turns<J>,
+    weights: Weights,
     /// Why no more calls are accepted.
     end: Option<JournalError>,
+}
+
+/// How much is taken at a time. One call is, whatever it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Group {
+    pub(crate) calls: usize,
+    pub(crate) bytes: usize,
 }
 
 /// What to do when nothing waits.
@@ -49,8 +41,17 @@ pub(crate) enum WhenEmpty {
 
 impl<J> Queue<J> {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let state = State { lanes: HashMap::new(), turns: VecDeque::new(), calls: 0, bytes: 0, end: None };
+        let state = State { turns: Turns::new(bounds), weights: Weights::default(), end: None };
         Self { bounds, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Tenants have their turns by these weights from now on.
+    pub(crate) fn set_weights(&self, weights: Weights) {
+        self.lock().weights = weights;
+    }
+
+    pub(crate) fn weights(&self) -> Weights {
+        self.lock().weights.clone()
     }
 
     /// Lets a call with bodies of so many bytes wait.
@@ -59,31 +60,24 @@ impl<J> Queue<J> {
         if let Some(end) = &state.end {
             return Err(end.clone());
         }
-        let of_tenant = state.lanes.get(&lane).map_or(0, VecDeque::len);
-        let is_full =
-            state.calls >= self.bounds.calls || (state.calls > 0 && state.bytes + bytes > self.bounds.bytes);
-        if is_full {
-            let (waiting, bytes) = (state.calls, state.bytes);
-            return Err(JournalError::Overloaded { tenant: None, waiting, bytes });
-        }
-        if of_tenant >= self.bounds.per_tenant {
-            let tenant = lane.map(String::from);
-            return Err(JournalError::Overloaded { tenant, waiting: of_tenant, bytes: state.bytes });
-        }
-        if of_tenant == 0 {
-            state.turns.push_back(lane.clone());
-        }
-        state.lanes.entry(lane).or_default().push_back((call, bytes));
-        state.calls += 1;
-        state.bytes += bytes;
+        let tenant = lane.as_ref().map(|tenant| tenant.as_str().to_owned());
+        state.turns.push(lane, bytes, call).map_err(|refused| match refused {
+            Refused::OfTenant(Load { calls, bytes }) => {
+                JournalError::Overloaded { tenant, waiting: calls, bytes }
+            }
+            Refused::OfAll(Load { calls, bytes }) => {
+                JournalError::Overloaded { tenant: None, waiting: calls, bytes }
+            }
+        })?;
         self.changed.notify_one();
         Ok(())
     }
 
-    /// Takes up to `most` calls; `None` when there are none and will be none.
-    pub(crate) fn take(&self, most: usize, when_empty: WhenEmpty) -> Option<Vec<J>> {
+    /// Takes up to a group of calls; `None` when there are none and will be none.
+    pub(crate) fn take(&self, most: Group, when_empty: WhenEmpty) -> Option<Vec<J>> {
         let mut state = self.lock();
-        while state.calls == 0 {
+        while state.turns.load().calls == 0 {
+            state.turns.rest();
             if state.end.is_some() {
                 return None;
             }
@@ -92,13 +86,7 @@ impl<J> Queue<J> {
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let mut taken = Vec::with_capacity(most.min(state.calls));
-        while taken.len() < most
-            && let Some(call) = state.take_one()
-        {
-            taken.push(call);
-        }
-        Some(taken)
+        Some(state.take(most))
     }
 
     /// Accepts no more. What waits is still taken.
@@ -111,9 +99,7 @@ impl<J> Queue<J> {
     pub(crate) fn fail(&self, error: JournalError) {
         let mut state = self.lock();
         state.end = Some(error);
-        let waiting = std::mem::take(&mut state.lanes);
-        state.turns.clear();
-        (state.calls, state.bytes) = (0, 0);
+        let waiting = std::mem::replace(&mut state.turns, Turns::new(self.bounds));
         self.changed.notify_all();
         drop(state);
         // Callers wake up, which should not happen under the lock.
@@ -128,7 +114,7 @@ impl<J> Queue<J> {
     /// How many calls wait.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.lock().calls
+        self.lock().turns.load().calls
     }
 
     fn lock(&self) -> MutexGuard<'_, State<J>> {
@@ -137,19 +123,19 @@ impl<J> Queue<J> {
 }
 
 impl<J> State<J> {
-    /// The next call of the lane whose turn it is.
-    fn take_one(&mut self) -> Option<J> {
-        let lane = self.turns.pop_front()?;
-        let waiting = self.lanes.get_mut(&lane)?;
-        let (call, bytes) = waiting.pop_front()?;
-        if waiting.is_empty() {
-            // A tenant that has left leaves nothing.
-            self.lanes.remove(&lane);
-        } else {
-            self.turns.push_back(lane);
+    fn take(&mut self, most: Group) -> Vec<J> {
+        let Self { turns, weights, .. } = self;
+        let mut taken = Vec::with_capacity(most.calls.min(turns.load().calls));
+        let mut bytes = 0_usize;
+        while let Some(more) = turns.next_bytes() {
+            bytes = bytes.saturating_add(more);
+            if !taken.is_empty() && (taken.len() >= most.calls || bytes > most.bytes) {
+                break;
+            }
+            let of_lane =
+                |lane: &Lane| lane.as_ref().map_or_else(|| weights.standard(), |tenant| weights.of(tenant));
+            taken.extend(turns.take(of_lane));
         }
-        self.calls -= 1;
-        self.bytes -= bytes;
-        Some(call)
+        taken
     }
 }

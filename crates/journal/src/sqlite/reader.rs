@@ -9,7 +9,7 @@ use super::fault::of_sqlite;
 use super::job::Job;
 use super::open::{self, Opened};
 use super::options::SqliteOptions;
-use super::queue::{Queue, WhenEmpty};
+use super::queue::{Group, Queue, WhenEmpty};
 use super::site::{FileId, Site};
 use super::tables::Tables;
 use crate::error::JournalError;
@@ -28,7 +28,9 @@ pub(crate) struct Reader {
 impl Reader {
     /// Reads until the queue is closed and empty.
     pub(crate) fn run(mut self) {
-        while let Some(jobs) = self.queue.take(1, WhenEmpty::Wait) {
+        // What a call will have read is not known before, so each counts the same.
+        let one = Group { calls: 1, bytes: usize::MAX };
+        while let Some(jobs) = self.queue.take(one, WhenEmpty::Wait) {
             for mut job in jobs.into_iter().filter(|job| !job.is_abandoned()) {
                 let end = self.read(job.as_mut());
                 job.settle(end);

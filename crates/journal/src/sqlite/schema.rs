@@ -15,7 +15,7 @@ use crate::error::JournalError;
 const APPLICATION: i64 = 0x436e_6a4a;
 
 /// The steps, in order.
-pub(crate) const STEPS: [&str; 2] = [FORMAT_1, FORMAT_2];
+pub(crate) const STEPS: [&str; 3] = [FORMAT_1, FORMAT_2, FORMAT_3];
 
 /// `sessions.id` is never used again, since rows of a deleted session go after its name has. Of `body` and `blob` one is
 /// there; `blob` is the digest of a body in the store. `checksum`: `rows.rs`.
@@ -67,6 +67,15 @@ const FORMAT_2: &str = "
         count INTEGER NOT NULL CHECK (count >= 0),
         PRIMARY KEY (tenant, name)
     ) STRICT, WITHOUT ROWID;
+";
+
+/// `sessions.bytes` is what the events of a session take in the database: 64 bytes for each, its kind, and a body that is here.
+const FORMAT_3: &str = "
+    ALTER TABLE sessions ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0);
+    UPDATE sessions SET bytes = counted.bytes FROM (
+        SELECT session, sum(64 + octet_length(kind) + coalesce(octet_length(body), 0)) AS bytes
+        FROM events GROUP BY session
+    ) AS counted WHERE counted.session = sessions.id;
 ";
 
 /// Brings the database to the present format.

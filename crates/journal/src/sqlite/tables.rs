@@ -10,7 +10,7 @@ use super::fault::Failure;
 use super::rows::{self, Damage, Stored, checksum, integer, number};
 use crate::charge::Charge;
 use crate::error::{JournalError, Place};
-use crate::event::{EventPage, NewEvent, PageLimit, Recorded};
+use crate::event::{EventPage, NewEvent, PageLimit, ROW_BYTES, Recorded};
 use crate::key::{Epoch, SessionKey};
 use crate::snapshot::Snapshot;
 
@@ -110,8 +110,9 @@ impl Tables<'_> {
             self.insert_event(key, head.id, epoch, seq, event, stored)?;
         }
         let total = expected + events.len() as u64;
-        let sql = format!("UPDATE sessions SET events = ?, updated = {NOW} WHERE id = ?");
-        self.connection.prepare_cached(&sql)?.execute(params![integer(total), head.id])?;
+        let sql = format!("UPDATE sessions SET events = ?, bytes = bytes + ?, updated = {NOW} WHERE id = ?");
+        let bytes = events.iter().zip(&stored).map(|(event, stored)| row_bytes(event, stored)).sum();
+        self.connection.prepare_cached(&sql)?.execute(params![integer(total), integer(bytes), head.id])?;
         self.charge(&key.tenant, charges)?;
         Ok(total)
     }
@@ -244,6 +245,11 @@ impl Tables<'_> {
         let mut found = statement.query(params![head.id])?;
         found.next()?.map(|row| rows::snapshot(self, key, row)).transpose()
     }
+}
+
+/// What an event takes of the database, about: what format 3 counts of old ones.
+fn row_bytes(event: &NewEvent, stored: &Stored<'_>) -> u64 {
+    ROW_BYTES + (event.kind.len() + stored.body().map_or(0, <[u8]>::len)) as u64
 }
 
 /// A body that is not there may have been collected since its row was read, because the row is gone: then a second look

@@ -2,6 +2,7 @@
 //! exchanged while it is opened.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,59 +10,83 @@ use conjure_base::{SessionId, TenantId};
 use rusqlite::{Connection, OpenFlags};
 
 use super::job::{Company, job};
-use super::open::connect;
-use super::queue::{Bounds, Queue, WhenEmpty};
+use super::open::{self, connect};
+use super::queue::{Group, Queue, WhenEmpty};
 use super::schema::{STEPS, migrate};
+use super::turns::Bounds;
 use super::{SqliteJournal, SqliteOptions};
 use crate::error::{Found, JournalError, JournalErrorKind};
 use crate::event::{NewEvent, PageLimit};
 use crate::journal::{Journal as _, load_all};
 use crate::key::{Epoch, SessionKey};
+use crate::weights::Weights;
 
-const BOUNDS: Bounds = Bounds { calls: 6, per_tenant: 4, bytes: 100 };
+const BOUNDS: Bounds = Bounds { calls: 20, calls_per_tenant: 4, bytes: 100, bytes_per_tenant: 40 };
+
+const ALL: Group = Group { calls: 9, bytes: 1_000 };
 
 fn tenant(name: &str) -> Option<TenantId> {
     Some(TenantId::new(name).unwrap())
 }
 
-fn take(queue: &Queue<u32>, most: usize) -> Vec<u32> {
+fn take(queue: &Queue<u32>, most: Group) -> Vec<u32> {
     queue.take(most, WhenEmpty::Return).unwrap()
 }
 
 #[test]
-fn tenants_take_turns_and_each_keeps_its_order() {
+fn tenants_take_turns_by_their_weights() {
     let queue = Queue::new(BOUNDS);
-    for number in [10, 11, 12, 13] {
+    let weights = Weights::default();
+    queue.set_weights(weights.clone());
+    weights.set(&tenant("b").unwrap(), NonZeroU32::new(3));
+    for number in 0..4 {
+        queue.push(tenant("a"), 0, 10 + number).unwrap();
+        queue.push(tenant("b"), 0, 20 + number).unwrap();
+    }
+    assert_eq!(take(&queue, ALL), [10, 20, 21, 22, 11, 23, 12, 13]);
+    // Whose calls are nobody's weigh what tenants do of which nothing is said.
+    weights.set_standard(NonZeroU32::new(3).unwrap());
+    weights.set(&tenant("b").unwrap(), NonZeroU32::new(1));
+    assert_eq!(take(&queue, ALL), [], "nothing is left to do, and nobody ahead");
+    for number in 0..4 {
+        queue.push(tenant("b"), 0, 20 + number).unwrap();
+        queue.push(None, 0, 30 + number).unwrap();
+    }
+    assert_eq!(take(&queue, ALL), [20, 30, 31, 32, 21, 33, 22, 23]);
+}
+
+#[test]
+fn a_group_has_no_more_bytes_than_it_may_but_for_a_single_call() {
+    let queue = Queue::new(BOUNDS);
+    let most = Group { calls: 2, bytes: 50 };
+    queue.push(tenant("a"), 90, 0).unwrap();
+    for (number, bytes) in [(1, 30), (2, 20), (3, 1)] {
+        queue.push(tenant(&format!("b{number}")), bytes, number).unwrap();
+    }
+    assert_eq!(take(&queue, most), [0]);
+    assert_eq!(take(&queue, most), [1, 2]);
+    assert_eq!(take(&queue, most), [3]);
+    for number in 0..3 {
         queue.push(tenant("a"), 0, number).unwrap();
     }
-    queue.push(tenant("b"), 0, 20).unwrap();
-    queue.push(None, 0, 30).unwrap();
-    assert_eq!(take(&queue, 4), [10, 20, 30, 11]);
-    queue.push(tenant("b"), 0, 21).unwrap();
-    assert_eq!(take(&queue, 9), [12, 21, 13]);
-    assert_eq!(take(&queue, 9), []);
+    assert_eq!(take(&queue, most), [0, 1]);
 }
 
 #[test]
 fn what_is_too_much_is_refused_and_says_whose_it_is() {
     let queue = Queue::new(BOUNDS);
-    // One call may be larger than all that may wait.
-    queue.push(tenant("a"), 1_000, 0).unwrap();
-    let refused = queue.push(tenant("b"), 1, 1).unwrap_err();
-    assert_eq!(refused, JournalError::Overloaded { tenant: None, waiting: 1, bytes: 1_000 });
-    assert!(refused.is_retryable());
-    assert_eq!(take(&queue, 1), [0]);
     for number in 0..4 {
         queue.push(tenant("a"), 10, number).unwrap();
     }
     let refused = queue.push(tenant("a"), 0, 4).unwrap_err();
     assert_eq!(refused, JournalError::Overloaded { tenant: Some("a".into()), waiting: 4, bytes: 40 });
-    // The share of another is not used up.
-    queue.push(tenant("b"), 60, 5).unwrap();
-    assert!(queue.push(tenant("b"), 1, 6).is_err(), "more bytes than may wait");
-    queue.push(tenant("b"), 0, 6).unwrap();
-    let refused = queue.push(tenant("c"), 0, 7).unwrap_err();
-    assert_eq!(refused, JournalError::Overloaded { tenant: None, waiting: 6, bytes: 100 });
+    assert!(refused.is_retryable());
+    queue.push(tenant("b"), 30, 5).unwrap();
+    let refused = queue.push(tenant("b"), 11, 6).unwrap_err();
+    assert_eq!(refused, JournalError::Overloaded { tenant: Some("b".into()), waiting: 1, bytes: 30 });
+    let refused = queue.push(tenant("c"), 31, 6).unwrap_err();
+    assert_eq!(refused, JournalError::Overloaded { tenant: None, waiting: 5, bytes: 70 });
+    queue.push(tenant("c"), 30, 6).unwrap();
 }
 
 #[test]
@@ -70,8 +95,8 @@ fn a_closed_queue_gives_what_it_has_and_takes_no_more() {
     queue.push(tenant("a"), 0, 1).unwrap();
     queue.close();
     assert_eq!(queue.push(tenant("a"), 0, 2), Err(JournalError::Closed));
-    assert_eq!(queue.take(9, WhenEmpty::Wait), Some(vec![1]));
-    assert_eq!(queue.take(9, WhenEmpty::Wait), None);
+    assert_eq!(queue.take(ALL, WhenEmpty::Wait), Some(vec![1]));
+    assert_eq!(queue.take(ALL, WhenEmpty::Wait), None);
     queue.fail(JournalError::Lost { part: "writer", reason: "test".into() });
     assert_eq!(queue.len(), 0);
     assert!(queue.push(tenant("a"), 0, 2).unwrap_err().is_critical());
@@ -254,4 +279,43 @@ async fn a_log_that_is_removed_in_the_moment_in_which_the_writer_dies_loses_noth
     again.close().await;
     let anew = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
     assert_eq!(load_all(&anew, &key, 0).await.unwrap().len(), 2);
+}
+
+/// A reader that rested, and is the last to close the database after the writer died: by the index of the new log it would merge what
+/// lies in the old one, and then remove the new one.
+#[tokio::test]
+async fn the_last_to_close_takes_nothing_of_an_older_log_for_the_new_one_when_the_writer_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::default();
+    let journal = SqliteJournal::open(folder.path(), options.clone()).unwrap();
+    let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::from_bits(1));
+    let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
+    journal.create(&key).await.unwrap();
+    for seq in 0..9 {
+        journal.append(&key, seq, Epoch::NONE, note("old")).await.unwrap();
+    }
+    let site = Arc::clone(&journal.inner.site);
+    let old = *site.reading();
+    let resting = open::reader(&site, old, &options).unwrap();
+    // It is merged, and what lies in it stays there.
+    let passing = connect(site.database(), OpenFlags::empty()).unwrap();
+    let merge = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?]);
+    let [is_busy, there, merged]: [i64; 3] =
+        passing.query_row("PRAGMA wal_checkpoint(FULL)", [], merge).unwrap();
+    assert!(is_busy == 0 && there > 0 && there == merged, "{there} and {merged}");
+    drop(passing);
+    journal.close().await;
+
+    fs::rename(folder.path().join("journal.sqlite-wal"), folder.path().join("away")).unwrap();
+    let again = journal.open_again().unwrap();
+    assert_ne!(*site.reading(), old);
+    assert_eq!(again.append(&key, 9, Epoch::NONE, note("new")).await, Ok(10));
+    again.kill_writer();
+    again.close().await;
+    drop(resting);
+    let anew = SqliteJournal::open(folder.path(), options).unwrap();
+    let events = load_all(&anew, &key, 0).await.unwrap();
+    assert_eq!(events.iter().map(|event| event.body.len()).collect::<Vec<_>>(), [3; 10]);
+    assert_eq!(events[9].body, b"new");
+    assert_eq!(anew.append(&key, 10, Epoch::NONE, note("last")).await, Ok(11));
 }

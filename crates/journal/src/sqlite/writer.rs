@@ -18,7 +18,7 @@ use super::garbage::Left;
 use super::job::{Company, Job};
 use super::open::{self, Opened, Writable};
 use super::options::SqliteOptions;
-use super::queue::{Queue, WhenEmpty};
+use super::queue::{Group, Queue, WhenEmpty};
 use super::site::Site;
 use super::tables::Tables;
 use crate::error::{JournalError, JournalErrorKind};
@@ -37,12 +37,13 @@ pub(crate) struct Writer {
 impl Writer {
     /// Writes until the queue is closed and empty. Gives the connection back.
     pub(crate) fn run(mut self) -> Option<Opened> {
+        let most = Group { calls: self.options.group, bytes: self.options.group_bytes };
         loop {
             let when_empty = match self.garbage {
                 Left::Something => WhenEmpty::Return,
                 Left::Nothing => WhenEmpty::Wait,
             };
-            let Some(group) = self.queue.take(self.options.group, when_empty) else {
+            let Some(group) = self.queue.take(most, when_empty) else {
                 return self.open.map(|open| open.connection);
             };
             if !group.is_empty() {

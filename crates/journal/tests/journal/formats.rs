@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use conjure_base::Timestamp;
 use conjure_journal::{
-    Charge, Epoch, Journal as _, JournalError, MemoryJournal, NewEvent, Owner, Snapshot, SqliteJournal,
-    Upcasting, Upcasts, load_all,
+    Charge, Epoch, Journal as _, JournalError, MemoryJournal, NewEvent, Owner, ROW_BYTES, Snapshot,
+    SqliteJournal, SqliteOptions, Upcasting, Upcasts, load_all,
 };
 
 use crate::support::{OnDisk, key, note, options};
@@ -59,7 +59,7 @@ async fn a_journal_of_format_1_is_read_and_written() {
 /// The same with counters, which a journal of format 1 gets when it is opened.
 #[tokio::test]
 async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_at_nothing() {
-    for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1])] {
+    for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1]), ("3", [1_234, 1])] {
         let bed = OnDisk::new();
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &bed.folder());
         let journal = bed.journal();
@@ -75,6 +75,43 @@ async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_
     }
 }
 
+/// What was recorded before it was counted is counted when the journal is opened, in the same way.
+#[tokio::test]
+async fn what_a_tenant_has_recorded_is_the_same_in_a_journal_of_each_format() {
+    for format in ["1", "2", "3"] {
+        let bed = OnDisk::new();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &bed.folder());
+        let journal = bed.journal();
+        let first = key("acme", 0x0001_0203);
+        // A session, four events, a snapshot; one body lies in the tenant's store.
+        let bytes = 6 * ROW_BYTES + 4 + 5 + 4 + 256 + 4 + 5 + 5;
+        assert_eq!(journal.recorded_bytes(&first.tenant).await, Ok(bytes), "format {format}");
+        assert_eq!(journal.recorded_bytes(&key("globex", 7).tenant).await, Ok(ROW_BYTES));
+        let lease = journal.session(&first).await.unwrap().lease.unwrap();
+        journal.append(&first, 4, lease.epoch, note("more")).await.unwrap();
+        assert_eq!(journal.recorded_bytes(&first.tenant).await, Ok(bytes + ROW_BYTES + 8));
+    }
+}
+
+/// Its new format takes more room than it may have.
+#[tokio::test]
+async fn a_full_journal_of_format_2_is_opened() {
+    let bed = OnDisk::new();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/2"), &bed.folder());
+    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let sessions = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000) \
+        INSERT INTO sessions (tenant, session, events, epoch, lease_until, created, updated) \
+        SELECT 'full', cast(printf('%016d', n) AS BLOB), 0, 0, 0, 0, 0 FROM n; VACUUM";
+    database.execute_batch(sessions).unwrap();
+    drop(database);
+    let max_bytes = fs::metadata(bed.database()).unwrap().len();
+    let full = SqliteOptions { max_bytes: Some(max_bytes), ..options() };
+    let journal = SqliteJournal::open(&bed.folder(), full).unwrap();
+    let full = key("full", 0).tenant;
+    assert_eq!(journal.session_count(&full).await, Ok(2_000));
+    assert_eq!(journal.recorded_bytes(&full).await, Ok(2_000 * ROW_BYTES));
+}
+
 #[tokio::test]
 async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
     let bed = OnDisk::new();
@@ -85,7 +122,7 @@ async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
     let before = fs::read(bed.database()).unwrap();
     let error = SqliteJournal::open(&bed.folder(), options()).unwrap_err();
     let path = bed.database().canonicalize().unwrap();
-    assert_eq!(error, JournalError::FutureFormat { path, found: 99, known: 2 });
+    assert_eq!(error, JournalError::FutureFormat { path, found: 99, known: 3 });
     assert!(error.to_string().ends_with("use a later version"), "{error}");
     assert_eq!(fs::read(bed.database()).unwrap(), before);
 }

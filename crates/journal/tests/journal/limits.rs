@@ -33,6 +33,7 @@ async fn an_overload_is_told_at_once_and_spares_other_tenants() {
             Ok(total) => assert_eq!((total, events), (1, 1)),
             Err(error) => {
                 assert_eq!(error.kind(), JournalErrorKind::Overloaded);
+                assert!(error.is_retryable() && error.retry_after().is_some(), "{error}");
                 assert!(error.is_retryable() && error.to_string().contains("tenant `acme`"), "{error}");
                 assert_eq!(events, 0);
                 refused += 1;

@@ -15,4 +15,6 @@ mod limits;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod shares;
+#[cfg(test)]
 mod support;

@@ -24,6 +24,9 @@ use crate::error::{SandboxError, SandboxErrorKind};
 /// How long one who has no runtime waits until it asks again for a container that is being made.
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 
+/// What an engine answers at once that does not hang.
+const PING: &str = "GET /_ping";
+
 /// What an engine answers that has none of that name.
 const ABSENT: u16 = 404;
 
@@ -229,8 +232,8 @@ impl Doomed {
 
 impl Drop for Doomed {
     /// Where nobody can wait, because the runtime goes: asks the engine without one. What it is making just now is not there
-    /// yet, so it is asked again. For what it has not answered long ago it is not: that is left to be swept, as is all that
-    /// is left when an engine hangs.
+    /// yet, so it is asked again, as it is when it refuses or is slow. For what it has not answered long ago it is not: that is
+    /// left to be swept, as is all that is left when an engine hangs.
     fn drop(&mut self) {
         if self.state == State::Gone {
             return;
@@ -240,32 +243,35 @@ impl Drop for Doomed {
             let until = SystemClock.deadline(share);
             let told = self.remove_blocking(share);
             match told {
-                Ok(ABSENT) if self.state == State::Asked => {
-                    std::thread::park_timeout(LAST_PAUSE);
-                    patience.spend(share.saturating_sub(SystemClock.remaining(until)));
-                    continue;
-                }
                 Ok(200..=299) => {
                     patience.restore();
                     return self.let_go();
                 }
                 Ok(ABSENT) if self.state == State::Settled => return self.let_go(),
-                Ok(ABSENT) => {}
-                Err(ref error)
-                    if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind()) =>
-                {
-                    patience.lose();
-                    continue;
+                Ok(ABSENT) if self.state == State::Unanswered => return self.leave(),
+                // It is making it, or somebody else is at it, such as a removal that nobody waits for any more.
+                Ok(_) => std::thread::park_timeout(LAST_PAUSE),
+                Err(ref error) if is_over_time(error) => {
+                    // One that is slow may have given up the removal with those who asked for it.
+                    if self.keeper.engine.address().ask_blocking(PING, share).is_err() {
+                        patience.lose();
+                    }
                 }
-                told => {
-                    tracing::warn!(?told, container = self.name, "a container is left to be swept");
+                Err(error) => {
+                    tracing::warn!(%error, container = self.name, "a container is left to be swept");
+                    return self.leave();
                 }
             }
-            return self.leave();
+            patience.spend(share.saturating_sub(SystemClock.remaining(until)));
         }
-        tracing::warn!(container = self.name, "the engine hangs, and a container is left to be swept");
+        let message = "the engine takes too long, and a container is left to be swept";
+        tracing::warn!(container = self.name, "{message}");
         self.leave();
     }
+}
+
+fn is_over_time(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 #[cfg(test)]
@@ -291,8 +297,31 @@ mod tests {
         let waited = patience - SystemClock.remaining(begun);
         // Each for itself, they would have waited for a minute.
         assert!(waited < Duration::from_secs(30), "{waited:?}");
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        // To remove one, and whether it is there at all.
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
         assert!(keeper.names().is_empty());
+    }
+
+    #[test]
+    fn an_engine_that_is_slow_or_refuses_is_asked_again() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (engine, _folder) = runtime.block_on(scripted(move |request| {
+            let mut seen = seen.lock().unwrap();
+            seen.push(request.split(' ').next().unwrap().to_owned());
+            match seen.len() {
+                1 => Reply::Silence,
+                3 => Reply::Refusal(409, "it is being removed"),
+                _ => Reply::Answer("{}".to_owned()),
+            }
+        }));
+        let keeper = Keeper::new(engine, "slow");
+        let held = keeper.hold();
+        drop(runtime);
+        drop(held);
+        assert_eq!(*asked.lock().unwrap(), ["DELETE", "GET", "DELETE", "DELETE"]);
+        assert!(!keeper.takes_what_was_left());
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl Machine {
             ..self.isolation(runner)
         };
         let (workspace, shelves) = (text(&workspace)?, Shelves::new(place));
-        let holdings = Holdings { handed_over, workspace, isolation, shelves, cgroup, data };
+        let holdings = Holdings { handed_over, workspace, isolation, shelves, cgroup: Some(cgroup), data };
         Ok(Prepared { hello, layout, proxy, left, private, holdings })
     }
 }

@@ -40,9 +40,8 @@ pub(super) struct Holdings {
     pub(super) isolation: Isolation,
     /// Removed when nothing runs any more.
     pub(super) shelves: Shelves,
-    /// Removed when nothing is in it any more.
-    #[expect(dead_code, reason = "held, and not looked at")]
-    pub(super) cgroup: Cgroup,
+    /// Removed when nothing is in it any more. `None` once it was.
+    pub(super) cgroup: Option<Cgroup>,
     /// Which may be temporary.
     #[expect(dead_code, reason = "held, and not looked at")]
     pub(super) data: DataFolder,
@@ -107,8 +106,13 @@ impl SandboxGuard for JailGuard {
 
     fn clear(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let shelves = self.holdings.shelves.clone();
-            if let Err(error) = tokio::task::spawn_blocking(move || remove(&shelves)).await {
+            let (shelves, cgroup) = (self.holdings.shelves.clone(), self.holdings.cgroup.take());
+            let removed = tokio::task::spawn_blocking(move || {
+                remove(&shelves);
+                // The kernel takes up to ten milliseconds for it, which nobody else is to wait.
+                drop(cgroup);
+            });
+            if let Err(error) = removed.await {
                 tracing::warn!(%error, "a sandbox's folder is left to be swept");
             }
         })

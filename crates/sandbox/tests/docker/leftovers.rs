@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use conjure_sandbox::{ExecutionContext, Executor, SandboxErrorKind};
+use conjure_sandbox::{Docker, ExecutionContext, Executor, SandboxErrorKind};
 use futures_util::FutureExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -26,32 +26,36 @@ fn a_container_goes_with_the_runtime() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let first = runtime();
-    let it = first.block_on(world.container());
+    let connector = world.connector();
+    let it = first.block_on(world.container_with(&connector, |_| {}));
     drop(first);
-    runtime().block_on(world.until_nothing_is_left());
+    runtime().block_on(until_given_up(&world, &connector));
     drop(it);
     // And one that is being made.
     let second = runtime();
     let workspace = tempfile::tempdir().unwrap();
+    let connector = world.connector();
     second.block_on(async {
         let context = ExecutionContext::new(workspace.path());
-        let connector = world.connector();
         connector.check_environment().await.unwrap();
         let opened = tokio::time::timeout(Duration::from_millis(20), open(&connector, &context)).await;
         drop(opened);
     });
     drop(second);
-    runtime().block_on(async {
-        // A question that was asked when nobody was left to wait for the answer.
-        let connector = world.connector();
-        for _ in 0..200 {
-            connector.sweep().await.unwrap();
-            if world.containers().await.is_empty() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+    runtime().block_on(until_given_up(&world, &connector));
+}
+
+/// Ends when the engine has no container of this test any more. Who has no runtime waits for a slow engine for a while only, or gets no
+/// answer: then it holds the container no longer, and a sweep removes it. One that is held, no sweep removes.
+async fn until_given_up(world: &World, connector: &Docker) {
+    for _ in 0..200 {
+        if world.containers().await.is_empty() {
+            return;
         }
-    });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        connector.sweep().await.unwrap();
+    }
+    world.until_nothing_is_left().await;
 }
 
 /// Dropped at every moment of its making, as far as moments can be had: nothing is left, and nothing is in the way of

@@ -67,16 +67,29 @@ pub(crate) fn descendants(of: u32) -> Vec<i32> {
     found.split_off(1)
 }
 
+/// Whether it is the first process of a pid namespace that is not ours.
+fn is_first(pid: i32) -> bool {
+    // Its number in each namespace, ours first.
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    let numbers: Vec<&str> = numbers.split_ascii_whitespace().collect();
+    numbers.len() > 1 && numbers.last() == Some(&"1")
+}
+
 /// The first process of the pid namespace that this process lives in.
 pub(crate) fn first_in_namespace(pid: i32) -> i32 {
-    // Its number in each namespace, ours first.
-    let is_first = |pid: &i32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-        let numbers: Vec<&str> = numbers.split_ascii_whitespace().collect();
-        numbers.len() > 1 && numbers.last() == Some(&"1")
+    ancestors(pid).into_iter().find(|pid| is_first(*pid)).expect("it has a pid namespace")
+}
+
+/// The first processes of the sandboxes in which something of this folder is mounted.
+pub(crate) fn guests_in(folder: &Path) -> Vec<i32> {
+    let folder = folder.to_str().unwrap();
+    let has_it = |pid: i32| {
+        let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        mounts.contains(folder)
     };
-    ancestors(pid).into_iter().find(is_first).expect("it has a pid namespace")
+    let living = processes().into_iter().filter(|process| process.state != 'Z').map(|process| process.pid);
+    living.filter(|pid| is_first(*pid) && has_it(*pid)).collect()
 }
 
 pub(crate) fn zombies_below(guest: i32) -> usize {

@@ -145,6 +145,10 @@ impl Store {
         id
     }
 
+    pub(in crate::fake) fn file_ids(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.id.as_str())
+    }
+
     pub(in crate::fake) fn content(&self, id: &str) -> Option<Bytes> {
         self.files.iter().find(|file| file.id == id).map(|file| file.content.clone())
     }

@@ -24,6 +24,7 @@ mod local;
 mod plan;
 mod report;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -196,6 +197,25 @@ impl SkillSync {
             blocking(move || locked.forget(&id)).await?;
         }
         Ok(deleted?)
+    }
+
+    /// What pushes under this key have put down: which skill of the service each name is. Asks nobody.
+    ///
+    /// # Errors
+    /// [`SyncError`], where the record cannot be read.
+    pub async fn remembered(&self) -> Result<BTreeMap<String, SkillId>, SyncError> {
+        let (index, account) = (self.index.clone(), self.account.clone());
+        let memory = blocking(move || index.read(&account)).await?;
+        Ok(memory.into_iter().map(|(name, known)| (name, known.id)).collect())
+    }
+
+    /// Forgets that these were uploaded. At the service they stay; a push finds them there by their titles.
+    ///
+    /// # Errors
+    /// [`SyncError`], where the record cannot be changed, such as while somebody pushes.
+    pub async fn forget(&self, skills: Vec<SkillId>) -> Result<(), SyncError> {
+        let mut locked = self.locked().await?;
+        blocking(move || skills.iter().try_for_each(|skill| locked.forget(skill))).await
     }
 
     async fn deleted(&self, id: &SkillId) -> Result<Deleted, HostedError> {

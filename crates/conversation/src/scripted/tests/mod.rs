@@ -75,9 +75,10 @@ fn refused(yaml: &str) -> String {
     Script::from_text(yaml, ScriptFormat::Yaml, "test.yaml").unwrap_err().to_string()
 }
 
-/// All that a call yields.
+/// All that a call yields, but for what no script plays: that the request is on its way.
 async fn events(model: &impl Model, request: Request) -> Vec<Result<ModelEvent, ModelError>> {
-    model.stream(request).collect().await
+    let all = model.stream(request);
+    all.filter(|event| std::future::ready(*event != Ok(ModelEvent::Sent))).collect().await
 }
 
 /// The answer of a call that ends well.

@@ -1,0 +1,46 @@
+//! Weights of tenants: they say who comes first, and nothing else.
+
+use std::num::NonZeroU32;
+
+use futures_util::future::join_all;
+
+use super::bed::{Bed, Failure, Outcome, bodies, new_session, notes, same, tenant};
+use crate::event::PageLimit;
+use crate::key::Epoch;
+use crate::weights::Weights;
+
+pub(crate) async fn whatever_tenants_weigh_all_calls_are_carried_out_in_order(bed: &dyn Bed) -> Outcome {
+    const EVENTS: u64 = 30;
+    let journal = bed.open().await?;
+    let weights = Weights::default();
+    journal.set_weights(weights.clone());
+    let mut keys = Vec::new();
+    for (name, weight) in [("heavy", u32::MAX), ("light", 1), ("plain", 0)] {
+        let tenant = tenant(name)?;
+        weights.set(&tenant, NonZeroU32::new(weight));
+        keys.push(new_session(&*journal, &tenant).await?);
+        keys.push(new_session(&*journal, &tenant).await?);
+    }
+    let mut appends = Vec::new();
+    for seq in 0..EVENTS {
+        appends.extend(keys.iter().map(|key| journal.append(key, seq, Epoch::NONE, notes(["x"]))));
+        // While they wait, too.
+        match seq {
+            10 => weights.set(&keys[0].tenant, None),
+            15 => weights.set_standard(NonZeroU32::MAX),
+            20 => journal.set_weights(Weights::default()),
+            _ => {}
+        }
+    }
+    for (count, appended) in join_all(appends).await.into_iter().enumerate() {
+        same(appended?, (count / keys.len()) as u64 + 1, "the count behind an append")?;
+    }
+    let loads = keys.iter().map(|key| journal.load(key, 0, PageLimit::default()));
+    for page in join_all(loads).await {
+        same(page?.total, EVENTS, "how many events there are")?;
+    }
+    for key in &keys {
+        same(bodies(&*journal, key).await?.len() as u64, EVENTS, "the events")?;
+    }
+    Ok::<(), Failure>(())
+}

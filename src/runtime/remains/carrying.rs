@@ -1,0 +1,236 @@
+//! Deleting at services what is noted, a slice at a time.
+//!
+//! State: none but the notes. Broken off anywhere, it is begun again: what was deleted is absent then, which is as good.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::metrics::ServiceFiles;
+use conjure_artifact::{FileRemoval, RemovalError, Removed};
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_journal::SessionKey;
+use futures_util::future::join_all;
+
+use super::super::error::RuntimeError;
+use super::super::handle::Runtime;
+use super::noted::{FilesLeft, Remains};
+use super::report::{LeftAtService, SkillsAtService};
+
+/// How many files are deleted at a time.
+const AT_A_TIME: usize = 4;
+/// The most files of one note that are deleted before others have their turn.
+const SLICE: usize = 200;
+/// Why a file counts as refused that another key than the one of then does not know.
+const NOT_UNDER_THIS_KEY: &str =
+    "the key that is known now has no such file, and it is not known to be the one of then";
+/// How long the deletion of one file may take.
+pub(super) const FOR_ONE: Duration = Duration::from_secs(20);
+
+/// What came of one slice.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// How many files are gone.
+    pub(crate) gone: u64,
+    /// What is there yet, of sessions whose records are gone.
+    pub(crate) left: Vec<LeftAtService>,
+    /// Skills of a tenant that are there yet.
+    pub(crate) skills: Option<SkillsAtService>,
+    /// Why some of it could not be deleted: it is to be tried later, and not at once.
+    pub(crate) failure: Option<String>,
+}
+
+/// The accounts at services that did not answer: nothing more is asked of them for now.
+#[derive(Debug, Default)]
+pub(crate) struct Silent(BTreeSet<String>);
+
+/// What came of some files of one session.
+#[derive(Default)]
+struct Tried {
+    gone: BTreeSet<String>,
+    /// The service refused these, or there is no key.
+    refused: BTreeSet<String>,
+    /// Why.
+    why: Option<String>,
+    /// These may well be gone later.
+    passing: BTreeSet<String>,
+    /// Why not now.
+    why_not: Option<String>,
+    /// The service does not answer, or not now: whatever else is asked of it would only wait.
+    is_silent: bool,
+}
+
+impl Tried {
+    fn refused(&mut self, id: &str, reason: String) {
+        self.refused.insert(id.to_owned());
+        self.why = Some(reason);
+    }
+
+    /// All that are not gone, as the others would be.
+    fn all_refused(mut self, left: &FilesLeft, reason: String) -> Self {
+        self.refused = left.files.iter().filter(|file| !self.gone.contains(*file)).cloned().collect();
+        self.why = Some(reason);
+        self
+    }
+}
+
+/// Deletes some of what is noted under this name.
+pub(crate) async fn carry(
+    runtime: &Runtime,
+    name: &str,
+    silent: &mut Silent,
+    deadline: Deadline,
+) -> Result<Carried, RuntimeError> {
+    let shelf = &runtime.inner.remains;
+    let mut carried = Carried::default();
+    let Some(noted) = shelf.get(name).await? else { return Ok(carried) };
+    #[cfg(feature = "anthropic")]
+    if let Some(skills) = &noted.skills {
+        return super::skills::carry_skills(runtime, name, &noted, skills, deadline).await;
+    }
+    let records = runtime.records().await?;
+    let mut done = Vec::new();
+    let mut room = SLICE;
+    for left in &noted.left {
+        let key = SessionKey::new(noted.tenant.clone(), left.session);
+        match records.info(&key).await {
+            Err(RuntimeError::NotFound { .. }) => {}
+            // It is not deleted, or not yet.
+            Ok(_) => continue,
+            // It does not hold up the others.
+            Err(error) => {
+                carried.failure = Some(error.to_string());
+                continue;
+            }
+        }
+        let tried = try_some(runtime, &noted, left, room, silent, deadline).await;
+        room = room.saturating_sub(tried.gone.len());
+        carried.gone += tried.gone.len() as u64;
+        let rest = left.files.iter().filter(|file| !tried.gone.contains(*file)).cloned().collect::<Vec<_>>();
+        let failure = tried.why.clone().or(tried.why_not.clone());
+        if !rest.is_empty() {
+            let reason = failure.as_deref().unwrap_or("there was no time for it yet");
+            carried.left.push(FilesLeft { files: rest, ..left.clone() }.report(reason));
+        }
+        carried.failure = carried.failure.or(failure);
+        done.push((left, tried));
+    }
+    let is_refused = done.iter().any(|(_, tried)| !tried.refused.is_empty());
+    let is_hopeless = is_refused && noted.is_hopeless(SystemClock.timestamp());
+    if is_hopeless {
+        done.iter()
+            .filter(|(_, tried)| !tried.refused.is_empty())
+            .for_each(|(left, tried)| give_up(&noted, left, tried));
+    }
+    let done: Vec<_> = done
+        .into_iter()
+        .map(|(left, tried)| (left.session, tried.gone, tried.refused, tried.passing))
+        .collect();
+    let is_put_behind = is_refused || done.iter().any(|(.., passing)| !passing.is_empty());
+    let changed = move |noted: &mut Remains| {
+        noted.refusals += u32::from(is_refused);
+        for (session, gone, refused, passing) in &done {
+            noted.take_off(*session, gone);
+            if is_hopeless {
+                noted.take_off(*session, refused);
+            } else {
+                noted.put_behind(*session, refused);
+            }
+            noted.put_behind(*session, passing);
+        }
+    };
+    if carried.gone > 0 || is_put_behind {
+        shelf.update(name, changed).await?;
+    }
+    Ok(carried)
+}
+
+/// Tells by name what stays.
+fn give_up(noted: &Remains, left: &FilesLeft, tried: &Tried) {
+    let service = left.account.as_ref().map_or("unknown", |account| account.service.as_str());
+    let model = left.model.as_deref().unwrap_or("unknown");
+    let reason = tried.why.as_deref().unwrap_or_default();
+    let (tenant, session, files) = (&noted.tenant, left.session, &tried.refused);
+    ServiceFiles::GivenUp.count(files.len() as u64);
+    tracing::warn!(
+        %tenant, %session, service, model, ?files, reason,
+        "files of a deleted session stay at its model's service for good, unless somebody deletes them there: it refuses"
+    );
+}
+
+/// Deletes so many files of a session at most.
+async fn try_some(
+    runtime: &Runtime,
+    noted: &Remains,
+    left: &FilesLeft,
+    room: usize,
+    silent: &mut Silent,
+    deadline: Deadline,
+) -> Tried {
+    let mut tried = Tried::default();
+    let removal = match runtime.inner.outfitter.removal(&noted.tenant, left.model.as_deref()) {
+        Ok(removal) => removal,
+        Err(reason) => return tried.all_refused(left, reason),
+    };
+    let account = removal.account();
+    if let Some(then) = left.account.as_ref().filter(|then| then.service != account.service) {
+        let reason =
+            format!("the model is one of `{}` now, and they lie at `{}`", account.service, then.service);
+        return tried.all_refused(left, reason);
+    }
+    let name = format!("{} {}", account.service, account.key);
+    if silent.0.contains(&name) {
+        tried.why_not = Some("the service did not answer others just before".to_owned());
+        return tried;
+    }
+    let is_same_key = left.account.as_ref().is_some_and(|then| then.key == account.key);
+    let files: Vec<&String> = left.files.iter().take(room).collect();
+    for some in files.chunks(AT_A_TIME) {
+        if SystemClock.remaining(deadline).is_zero() || tried.is_silent {
+            break;
+        }
+        let removing = some.iter().map(|id| remove(&removal, id, deadline));
+        for (id, removed) in some.iter().zip(join_all(removing).await) {
+            let outcome = match removed {
+                Ok(Removed::Deleted) => ServiceFiles::Deleted,
+                Ok(Removed::Absent) if is_same_key => ServiceFiles::Absent,
+                Ok(Removed::Absent) => {
+                    tried.refused(id, NOT_UNDER_THIS_KEY.to_owned());
+                    continue;
+                }
+                Err(RemovalError::KeyRefused { reason }) => return tried.all_refused(left, reason),
+                Err(RemovalError::Refused { reason }) => {
+                    tried.refused(id, reason);
+                    continue;
+                }
+                Err(error) => {
+                    tried.is_silent |= matches!(error, RemovalError::Unreachable { .. });
+                    tried.why_not = Some(error.to_string());
+                    tried.passing.insert((*id).clone());
+                    continue;
+                }
+            };
+            outcome.count(1);
+            tried.gone.insert((*id).clone());
+        }
+    }
+    if tried.is_silent {
+        silent.0.insert(name);
+    }
+    tried
+}
+
+async fn remove(
+    removal: &Arc<dyn FileRemoval>,
+    id: &str,
+    deadline: Deadline,
+) -> Result<Removed, RemovalError> {
+    let deadline = SystemClock.deadline(FOR_ONE).earlier(deadline);
+    tokio::select! {
+        biased;
+        removed = removal.remove(id) => removed,
+        () = SystemClock.sleep_until(deadline) => {
+            Err(RemovalError::Unreachable { reason: "the service did not answer in time".to_owned() })
+        }
+    }
+}
