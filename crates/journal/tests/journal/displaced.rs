@@ -7,6 +7,9 @@ use conjure_journal::{
     Epoch, Found, Journal as _, JournalError, JournalErrorKind, NewEvent, SqliteJournal, load_all,
 };
 
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
 use crate::support::{OnDisk, key, note, options};
 
 fn log(bed: &OnDisk) -> PathBuf {
@@ -141,42 +144,78 @@ async fn a_log_that_is_removed_is_put_right_by_each_who_has_it() {
     assert_eq!((texts(&one).await, texts(&two).await.len()), (texts(&bed.journal()).await, 6));
 }
 
-/// The writer never says yes to what lies in a file without a name: whatever a restart finds holds all that it said yes to.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_acknowledged_while_files_come_and_go_is_found() {
-    let bed = OnDisk::new();
-    let journal = recorded(&bed).await;
-    let away = bed.folder().with_file_name("away");
-    let (stop, mut stopped) = tokio::sync::watch::channel(false);
-    let (folder, gone) = (bed.folder(), away.clone());
-    let moving = tokio::task::spawn_blocking(move || {
-        let mut rounds = 0_u32;
-        while !*stopped.borrow_and_update() {
-            fs::rename(&folder, &gone).unwrap();
-            fs::rename(&gone, &folder).unwrap();
-            if rounds.is_multiple_of(16) {
-                let _ = fs::remove_file(folder.join("journal.sqlite-wal"));
-            }
-            rounds += 1;
+/// What came of the appends so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Heard {
+    acknowledged: u64,
+    refused: u64,
+}
+
+/// Moves the folder away and back so many times, and removes the log now and then.
+fn move_about(folder: &Path, away: &Path, times: u64) {
+    for time in 0..times {
+        fs::rename(folder, away).unwrap();
+        fs::rename(away, folder).unwrap();
+        if time.is_multiple_of(16) {
+            let _ = fs::remove_file(folder.join("journal.sqlite-wal"));
         }
-        rounds
-    });
-    let (mut seq, mut refused) = (1, 0);
-    while seq < 100 || refused < 10 {
+    }
+}
+
+/// Moves them about for a shorter or longer while, again and again. Between, it leaves the folder in its place until something is
+/// acknowledged, or away until something is refused: how fast the machine is decides how many appends meet a move, and not
+/// whether they get anywhere. Ends once nobody appends any more, while the writer has not seen the last moves.
+fn disturb(folder: &Path, away: &Path, mut heard: watch::Receiver<Heard>) {
+    let runtime = Handle::current();
+    for burst in 0_u64.. {
+        move_about(folder, away, 1 << (burst % 9));
+        let before = *heard.borrow_and_update();
+        let goes_on = if burst.is_multiple_of(8) {
+            fs::rename(folder, away).unwrap();
+            let refused = runtime.block_on(heard.wait_for(|now| now.refused > before.refused)).is_ok();
+            fs::rename(away, folder).unwrap();
+            refused
+        } else {
+            runtime.block_on(heard.wait_for(|now| now.acknowledged > before.acknowledged)).is_ok()
+        };
+        if !goes_on {
+            return move_about(folder, away, 1 + burst % 16);
+        }
+    }
+}
+
+/// Appends meanwhile, from this number on, until there were some of each. Gives the number of events that there must be.
+async fn append_disturbed(mut journal: SqliteJournal, mut seq: u64, bed: &OnDisk) -> u64 {
+    let (hear, heard) = watch::channel(Heard::default());
+    let (folder, away) = (bed.folder(), bed.folder().with_file_name("away"));
+    let disturbing = tokio::task::spawn_blocking(move || disturb(&folder, &away, heard));
+    while hear.borrow().acknowledged < 50 || hear.borrow().refused < 5 {
         match append(&journal, seq).await {
-            Ok(next) => seq = next,
+            Ok(next) => {
+                seq = next;
+                hear.send_modify(|heard| heard.acknowledged += 1);
+            }
             Err(error) => {
-                let kind = error.kind();
-                // What fails in between may find it back when it looks.
+                // What fails in between may find it back when it looks. A writer that finds no log, and has none open, ends.
                 let is_known = matches!(
-                    kind,
+                    error.kind(),
                     JournalErrorKind::Displaced
                         | JournalErrorKind::Conflict
                         | JournalErrorKind::ReadOnly
                         | JournalErrorKind::Io
+                        | JournalErrorKind::Lost
                 );
                 assert!(is_known, "{error:?}");
-                refused += 1;
+                hear.send_modify(|heard| heard.refused += 1);
+                if error.is_critical() {
+                    journal.close().await;
+                    journal = loop {
+                        match journal.open_again() {
+                            Ok(again) => break again,
+                            Err(_) => hear.send_modify(|heard| heard.refused += 1),
+                        }
+                    };
+                }
                 // It may have been recorded without an answer.
                 if let JournalError::Conflict { found, .. } = error {
                     assert_eq!(found, seq + 1);
@@ -185,11 +224,27 @@ async fn what_is_acknowledged_while_files_come_and_go_is_found() {
             }
         }
     }
-    stop.send_replace(true);
-    assert!(moving.await.unwrap() > 0);
+    drop(hear);
+    disturbing.await.unwrap();
     journal.close().await;
-    let found = texts(&SqliteJournal::open(&bed.folder(), options()).unwrap()).await;
-    assert_eq!(found, (0..seq).map(|seq| seq.to_string()).collect::<Vec<_>>());
+    seq
+}
+
+/// The writer never says yes to what lies in a file without a name: whatever a restart finds holds all that it said yes to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acknowledged_while_files_come_and_go_is_found() {
+    let bed = OnDisk::new();
+    let mut journal = recorded(&bed).await;
+    let mut seq = 1;
+    for _ in 0..12 {
+        seq = append_disturbed(journal, seq, &bed).await;
+        journal = SqliteJournal::open(&bed.folder(), options()).unwrap();
+        // The last one may have been recorded without an answer.
+        let found = texts(&journal).await;
+        assert!(found.len() as u64 == seq || found.len() as u64 == seq + 1, "{} of {seq}", found.len());
+        seq = found.len() as u64;
+        assert_eq!(found, (0..seq).map(|seq| seq.to_string()).collect::<Vec<_>>());
+    }
 }
 
 /// Nobody hears of anything but the loss, and what was acknowledged is there for the next.
