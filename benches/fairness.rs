@@ -8,7 +8,8 @@
 //! there for, else the benchmark fails. The first turn of the quiet session, which makes its jail, is not counted. `other` is the
 //! time alone, so that the ratio is what the flood costs; the goal is 2.
 //!
-//! All run on the same processors: what a gate does not bound, such as the commands that are admitted, costs the quiet tenant, too.
+//! All run on the same processors, which a gate of sandboxes divides: in `flooded` a tenant's share of sandboxes is half as many as
+//! there are processors, in `flooded-wide` as many, so that what the flood was admitted with can keep all of them busy.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -24,6 +25,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use conjure::{
@@ -53,7 +55,12 @@ async fn measure() -> Result<()> {
     let alone = take(Crowd::Nobody).await?;
     alone.print("alone");
     let mut rows = Vec::new();
-    for (case, crowd) in [("flooded", Crowd::Gated), ("ungated", Crowd::Ungated)] {
+    let processors = u32::try_from(available_parallelism()?.get())?;
+    for (case, crowd) in [
+        ("flooded", Crowd::Gated { sandboxes: processors.div_ceil(2), of: 2 * processors }),
+        ("flooded-wide", Crowd::Gated { sandboxes: processors, of: 2 * processors }),
+        ("ungated", Crowd::Ungated),
+    ] {
         let taken = take(crowd).await?;
         taken.print(case);
         rows.push((case, taken));
@@ -73,7 +80,11 @@ async fn measure() -> Result<()> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Crowd {
     Nobody,
-    Gated,
+    /// A tenant's share of the sandboxes that all may have at once.
+    Gated {
+        sandboxes: u32,
+        of: u32,
+    },
     Ungated,
 }
 
@@ -87,13 +98,11 @@ async fn take(crowd: Crowd) -> Result<Times> {
     };
     let config = Config::layered(settings, &Environment::of_process(), None)?;
     let mut options = RuntimeOptions::from(config).model("echo", model());
-    if crowd != Crowd::Ungated {
+    if let Crowd::Gated { sandboxes, of } = crowd {
         let share = |admitted| Share { admitted, weight: NonZeroU32::MIN, waiting: 1_000 };
-        options = options.sandbox_gate(Gate::new("the sandboxes", 4, share(2))).model_gate(Gate::new(
-            "the model calls",
-            2,
-            share(1),
-        ));
+        options = options
+            .sandbox_gate(Gate::new("the sandboxes", of, share(sandboxes)))
+            .model_gate(Gate::new("the model calls", 2, share(1)));
     }
     let flood_policy = TenantPolicy::new().live_sessions(FLOOD as u64).queued_messages(1);
     let runtime = Runtime::spawn(options.tenant(TenantId::new("flood")?, flood_policy)).await?;
