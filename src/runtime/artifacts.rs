@@ -7,6 +7,7 @@ use std::sync::Arc;
 use conjure_actors::artifacts::{ArtifactParts, ContentKeeper};
 use conjure_artifact::{ArtifactOptions, Fetch, Intake, Resolver};
 use conjure_base::TenantId;
+use conjure_egress::Policy;
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
 
@@ -60,6 +61,8 @@ impl ArtifactDesk {
         };
         let (policies, tenant) = (self.policies.clone(), key.tenant.clone());
         let resolver = resolver.with_cache_quota(move || policies.of(&tenant).artifact_cache_bytes);
+        let resolver = resolver.with_network(self.network_of(&key.tenant));
+        let intake = intake.with_network(self.network_of(&key.tenant));
         let keeper: Arc<dyn ContentKeeper> = match record {
             Record::OnDisk => {
                 let kept = Kept::of(home.data.path(), key.session, store);
@@ -69,6 +72,13 @@ impl ArtifactDesk {
         };
         let room = Arc::new(MeteredRoom::new(self.meters.clone(), key.tenant.clone()));
         ArtifactParts { intake, resolver: resolver.with_skills(skills), keeper, room }
+    }
+
+    /// What is fetched for a tenant is held to its policy, as that is at the time.
+    fn network_of(&self, tenant: &TenantId) -> impl Fn() -> Policy + Send + Sync + 'static {
+        let (policies, tenant) = (self.policies.clone(), tenant.clone());
+        // A policy with a list that cannot be read is not taken in the first place.
+        move || policies.of(&tenant).network.policy().unwrap_or(Policy::None)
     }
 
     /// How many bytes are kept for a tenant of what URLs led to.
@@ -86,8 +96,8 @@ impl ArtifactDesk {
 
 #[cfg(feature = "fetch")]
 fn fetch_of(options: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
-    use conjure_egress::{Egress, Policy};
-    // The network of sandboxes is another matter: what is fetched here is asked for by reference, and checked at every hop.
+    use conjure_egress::Egress;
+    // What is fetched is asked for by reference, whatever the network of sandboxes is. The tenant's policy is told with each request.
     let way_out = Egress::new(Policy::Full);
     let fetch =
         conjure_artifact::HttpFetch::new(Arc::clone(options), way_out, Arc::new(conjure_base::SystemClock));

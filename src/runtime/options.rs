@@ -231,6 +231,10 @@ impl RuntimeOptions {
     /// Every sandbox passes this gate, from before it is made until nothing of it is left: so many are live at a time, and
     /// tenants that wait are served by their shares. A session has its sandbox until it is put away.
     ///
+    /// What runs in a sandbox is not bounded by it: a tenant whose share is as large as the number of processors can keep all of them
+    /// busy, and slows others down by what the system's scheduler lets it. Where that matters, give a smaller share, or limit the
+    /// processors of a sandbox ([`Limits`](crate::Limits)). `benches/fairness.rs` measures both.
+    ///
     /// ```
     /// use conjure::{Config, Gate, RuntimeOptions, Share, TenantId};
     ///

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use conjure::{
     AddressPolicy, ArtifactErrorKind, ArtifactSettings, ArtifactSource, Egress, EgressPolicy, ExecutorKind,
-    HttpFetch, ResolvedPlace, Runtime, Session, SessionError, SessionSpec, Settings, SystemClock, TenantId,
-    TenantPolicy,
+    HttpFetch, NetworkPolicy, ResolvedPlace, Runtime, Session, SessionError, SessionSpec, Settings,
+    SystemClock, TenantId, TenantPolicy,
 };
 use futures_util::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -140,6 +140,37 @@ async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
     assert!(results.contains("the input `path` could not be resolved"), "{results}");
     assert!(results.contains("private address"), "{results}");
     assert_eq!(web.asked(), 0);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// The list of a tenant holds for what the host fetches on its behalf, from the moment in which it is set.
+#[tokio::test]
+async fn urls_outside_of_a_tenants_network_are_fetched_for_none_of_its_sessions() {
+    let web = Web::start().await;
+    let host = Host::with(ExecutorKind::Local, lax());
+    let runtime = Runtime::spawn(host.options().fetch(web.fetch(&host))).await.unwrap();
+    let listed = |entry: String| TenantPolicy::new().network(NetworkPolicy::Limited(vec![entry]));
+    let refused = |error: SessionError| {
+        let SessionError::Artifact(error) = &error else { panic!("{error}") };
+        error.kind()
+    };
+    let acme = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+    let other = runtime.open(SessionSpec::new(tenant("other"))).await.unwrap();
+    acme.artifacts().register("early", ArtifactSource::url(web.url())).await.unwrap();
+    runtime.set_tenant(&tenant("acme"), listed("example.com".to_owned())).unwrap();
+    for uri in [web.url().as_str(), "file://early"] {
+        let error = acme.artifacts().resolve(uri).await.unwrap_err();
+        assert_eq!(refused(error), ArtifactErrorKind::HostBlocked, "{uri}");
+    }
+    let late = acme.artifacts().register("late", ArtifactSource::url(web.url())).await.unwrap_err();
+    assert_eq!(refused(late), ArtifactErrorKind::HostBlocked);
+    assert_eq!(web.asked(), 0);
+    assert_eq!(read(&other, &web.url()).await, "answer 1", "another tenant's list is its own");
+    runtime.set_tenant(&tenant("acme"), listed(web.address.to_string())).unwrap();
+    assert_eq!(read(&acme, "file://early").await, "answer 2");
+    runtime.set_tenant(&tenant("acme"), TenantPolicy::new().network(NetworkPolicy::None)).unwrap();
+    let error = acme.artifacts().resolve("file://early").await.unwrap_err();
+    assert_eq!(refused(error), ArtifactErrorKind::FetchDisabled);
     runtime.shutdown(soon()).await.unwrap();
 }
 

@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use conjure_base::Digest;
 use conjure_conversation::{Artifact, ArtifactContent, ArtifactName, ArtifactSource, ContentTypeOrigin};
+use conjure_egress::Policy;
 use conjure_store::{Inserted, Store, StoreError, Variant, Verify};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::blocking;
 use crate::error::ArtifactError;
-use crate::fetch::Fetch;
+use crate::fetch::{Fetch, NetworkOf, whole_network};
 use crate::media::{HEAD_BYTES, content_type_of, is_content_type, is_known_name};
 use crate::options::{ArtifactOptions, UrlFetch};
 use crate::plain::{Folder, Links, PlainFile, Unopened, head_of, open_anywhere};
@@ -33,19 +34,26 @@ const MOST_METADATA: usize = 4 * 1024;
 pub struct Intake {
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
+    network: Arc<NetworkOf>,
 }
 
 impl Intake {
     /// By these options.
     #[must_use]
-    pub const fn new(options: Arc<ArtifactOptions>) -> Self {
-        Self { options, fetch: None }
+    pub fn new(options: Arc<ArtifactOptions>) -> Self {
+        Self { options, fetch: None, network: whole_network() }
     }
 
     /// The same, asking who fetches which URLs it would ([`Fetch::admit`]).
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
         Self { fetch: Some(fetch), ..self }
+    }
+
+    /// The same, for a tenant that reaches no more of the network than this. It is asked for each URL.
+    #[must_use]
+    pub fn with_network(self, network: impl Fn() -> Policy + Send + Sync + 'static) -> Self {
+        Self { network: Arc::new(network), ..self }
     }
 
     /// Checks an artifact and puts its bytes into the store. It is not recorded by that.
@@ -105,7 +113,7 @@ impl Intake {
             return Err(ArtifactError::FetchDisabled);
         }
         if let Some(fetch) = &self.fetch {
-            fetch.admit(&url)?;
+            fetch.admit(&url, &(self.network)())?;
         }
         let scheme = url.split(':').next().unwrap_or_default();
         let schemes = &self.options.allowed_schemes;

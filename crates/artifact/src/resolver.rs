@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use conjure_base::{Deadline, TenantId};
 use conjure_conversation::{Artifact, ArtifactContent, ArtifactName, ArtifactSource, FetchedArtifact};
+use conjure_egress::Policy;
 use conjure_skill::{Skill, SkillName};
 use conjure_store::{Store, StoreError, Verify};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blocking::blocking;
 use crate::content::stream_of;
 use crate::error::ArtifactError;
-use crate::fetch::{Fetch, FetchRequest, Fetched};
+use crate::fetch::{Fetch, FetchRequest, Fetched, NetworkOf, whole_network};
 use crate::media::content_type_of;
 use crate::options::{ArtifactOptions, UrlFetch};
 use crate::output::OutputContent;
@@ -36,6 +37,7 @@ pub struct Resolver {
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
     cache_quota: Arc<CacheQuota>,
+    network: Arc<NetworkOf>,
     skills: Arc<[Arc<Skill>]>,
 }
 
@@ -81,7 +83,15 @@ impl Resolver {
     #[must_use]
     pub fn new(tenant: TenantId, store: Store, options: Arc<ArtifactOptions>) -> Self {
         let cache_quota = Arc::new(|| u64::MAX);
-        Self { tenant, store, options, fetch: None, cache_quota, skills: Arc::default() }
+        Self {
+            tenant,
+            store,
+            options,
+            fetch: None,
+            cache_quota,
+            network: whole_network(),
+            skills: Arc::default(),
+        }
     }
 
     /// The same, fetching URLs, unless the options say that none are.
@@ -95,6 +105,12 @@ impl Resolver {
     #[must_use]
     pub fn with_cache_quota(self, most: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { cache_quota: Arc::new(most), ..self }
+    }
+
+    /// The same, for a tenant that reaches no more of the network than this ([`FetchRequest::network`]). It is asked at each fetch.
+    #[must_use]
+    pub fn with_network(self, network: impl Fn() -> Policy + Send + Sync + 'static) -> Self {
+        Self { network: Arc::new(network), ..self }
     }
 
     /// The same with these skills.
@@ -121,10 +137,11 @@ impl Resolver {
         &self.options
     }
 
-    /// Whether URLs are fetched: something fetches, and the options allow it.
+    /// Whether URLs are fetched: something fetches, the options allow it, and the tenant reaches something.
     #[must_use]
     pub fn url_fetch(&self) -> UrlFetch {
-        if self.fetch.is_some() { self.options.url_fetch } else { UrlFetch::Off }
+        let is_possible = self.fetch.is_some() && (self.network)() != Policy::None;
+        if is_possible { self.options.url_fetch } else { UrlFetch::Off }
     }
 
     /// The skills whose files can be named.
@@ -282,7 +299,8 @@ impl Resolver {
         };
         let cancel = cancel.child_token();
         let (tenant, store, cache_bytes) = (&self.tenant, &self.store, (self.cache_quota)());
-        fetch.fetch(FetchRequest { url, tenant, store, cache_bytes, deadline, cancel }).await
+        let network = &(self.network)();
+        fetch.fetch(FetchRequest { url, tenant, store, cache_bytes, network, deadline, cancel }).await
     }
 }
 

@@ -28,10 +28,9 @@ impl Gateway for WayOut {
 /// # Errors
 /// `BadRequest`, when an entry of the list of hosts cannot be understood.
 pub(crate) fn proxy(pattern: &Egress, network: &NetworkPolicy) -> Result<Option<Proxy>, SandboxError> {
-    let policy = match network {
-        NetworkPolicy::None => return Ok(None),
-        NetworkPolicy::Limited(hosts) => Policy::Limited(allow_list(hosts)?),
-        NetworkPolicy::Full => Policy::Full,
+    let policy = match network.policy()? {
+        Policy::None => return Ok(None),
+        policy => policy,
     };
     // Places of its own: no sandbox waits for the connections of another.
     let egress = pattern.clone().with_policy(policy).with_places(Arc::new(Semaphore::new(TUNNELS_MAX)));
@@ -39,6 +38,18 @@ pub(crate) fn proxy(pattern: &Egress, network: &NetworkPolicy) -> Result<Option<
 }
 
 impl NetworkPolicy {
+    /// The same for whoever dials.
+    ///
+    /// # Errors
+    /// `BadRequest` when a host of the list cannot be read.
+    pub fn policy(&self) -> Result<Policy, SandboxError> {
+        Ok(match self {
+            Self::None => Policy::None,
+            Self::Limited(hosts) => Policy::Limited(allow_list(hosts)?),
+            Self::Full => Policy::Full,
+        })
+    }
+
     /// What this reaches of what `most` does, too: no more than either.
     ///
     /// # Errors

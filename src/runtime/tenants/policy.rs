@@ -228,7 +228,8 @@ impl TenantPolicy {
         self
     }
 
-    /// Its sandboxes reach no more of the network than this: what the configuration allows and this does, too.
+    /// It reaches no more of the network than this: its sandboxes what the configuration allows and this does, too, and the host
+    /// fetches no other URLs for its sessions, redirects included.
     #[must_use]
     pub fn network(mut self, most: NetworkPolicy) -> Self {
         self.network = most;

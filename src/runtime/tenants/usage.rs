@@ -72,7 +72,7 @@ impl Runtime {
 
     /// What a tenant may have, from now on. Its sessions go on where more is allowed than before; where less is, what they have
     /// stays, and they get no more. Secrets are concealed at once, also from whoever listens already; models, variables, the
-    /// network and the floor hold from a session's next start on.
+    /// network of sandboxes and the floor hold from a session's next start on.
     ///
     /// It is kept in memory: a host says it again after a start, by
     /// [`RuntimeOptions::tenant`](crate::RuntimeOptions::tenant).

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use conjure_egress::{Egress, Host, Reason};
+use conjure_egress::{Egress, Host, Policy, Reason, Target};
 
 use super::ports;
 use super::web_url::{AnyUrl, NoWebUrl, WebUrl};
@@ -26,18 +26,23 @@ impl Guard {
         Self { schemes, blocked, egress }
     }
 
-    /// Reads a URL and checks what can be checked before anybody is asked.
-    pub(crate) fn admit(&self, text: &str) -> Result<WebUrl, ArtifactError> {
+    /// Reads a URL and checks what can be checked before anybody is asked, for somebody who reaches so much of the network.
+    pub(crate) fn admit(&self, text: &str, network: &Policy) -> Result<WebUrl, ArtifactError> {
         let invalid = |NoWebUrl(reason)| ArtifactError::InvalidUri { uri: shown_text(text), reason };
         let url = AnyUrl::parse(text).map_err(invalid)?;
         self.check_scheme(&url, "")?;
         let url = WebUrl::try_from(url).map_err(invalid)?;
-        self.check_target(&url)?;
+        self.check_target(&url, network)?;
         Ok(url)
     }
 
     /// The same for where a redirect leads.
-    pub(crate) fn follow(&self, from: &WebUrl, location: &str) -> Result<WebUrl, ArtifactError> {
+    pub(crate) fn follow(
+        &self,
+        from: &WebUrl,
+        location: &str,
+        network: &Policy,
+    ) -> Result<WebUrl, ArtifactError> {
         let invalid = |NoWebUrl(reason)| ArtifactError::FetchFailed {
             url: from.shown(),
             reason: format!(
@@ -49,7 +54,7 @@ impl Guard {
         let url = from.join(location).map_err(invalid)?;
         self.check_scheme(&url, ", and the URL redirects there")?;
         let url = WebUrl::try_from(url).map_err(invalid)?;
-        self.check_target(&url)?;
+        self.check_target(&url, network)?;
         Ok(url)
     }
 
@@ -58,9 +63,10 @@ impl Guard {
         let target = url.target();
         let host = || target.host().to_string();
         let addresses = self.egress.resolve(target).await.map_err(|refusal| match refusal.reason {
-            Reason::NetworkOff => ArtifactError::FetchDisabled,
-            Reason::NameNotListed | Reason::AddressNotListed => ArtifactError::HostBlocked { host: host() },
-            Reason::PortNotListed { .. } => ArtifactError::HostBlocked { host: target.to_string() },
+            reason @ (Reason::NetworkOff
+            | Reason::NameNotListed
+            | Reason::AddressNotListed
+            | Reason::PortNotListed { .. }) => unreached(target, &reason),
             Reason::NotPublic { .. } | Reason::OwnAddress { .. } => {
                 ArtifactError::PrivateAddress { host: host() }
             }
@@ -86,8 +92,9 @@ impl Guard {
         Err(ArtifactError::scheme_not_allowed(&shown_text(url.scheme()), &self.schemes, why))
     }
 
-    fn check_target(&self, url: &WebUrl) -> Result<(), ArtifactError> {
+    fn check_target(&self, url: &WebUrl, network: &Policy) -> Result<(), ArtifactError> {
         let target = url.target();
+        network.check(target).map_err(|reason| unreached(target, &reason))?;
         if self.blocked.contains(target.host()) {
             return Err(ArtifactError::HostBlocked { host: target.host().to_string() });
         }
@@ -95,5 +102,14 @@ impl Guard {
             return Err(ArtifactError::HostBlocked { host: target.to_string() });
         }
         Ok(())
+    }
+}
+
+/// What a policy does not reach.
+fn unreached(target: &Target, reason: &Reason) -> ArtifactError {
+    match reason {
+        Reason::NetworkOff => ArtifactError::FetchDisabled,
+        Reason::PortNotListed { .. } => ArtifactError::HostBlocked { host: target.to_string() },
+        _ => ArtifactError::HostBlocked { host: target.host().to_string() },
     }
 }

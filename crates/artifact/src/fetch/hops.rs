@@ -2,6 +2,7 @@
 //!
 //! Nothing is carried from one hop to the next: no credentials, no cookies, no referrer. It owns no state.
 
+use conjure_egress::Policy;
 use conjure_store::Store;
 use reqwest::header::{CONTENT_DISPOSITION, HeaderMap};
 
@@ -25,6 +26,8 @@ const MOST_REDIRECTS: usize = 5;
 pub(crate) struct Hops<'a> {
     pub(crate) guard: &'a Guard,
     pub(crate) dial: &'a Dial,
+    /// What may be asked on the way, beside what the guard says.
+    pub(crate) network: &'a Policy,
     pub(crate) store: &'a Store,
     /// The most bytes.
     pub(crate) limit: u64,
@@ -64,7 +67,9 @@ impl Hops<'_> {
             let keeping = said.or(before).unwrap_or(Keeping::AsConfigured);
             left = left.and(keeping.after(age(&headers)));
             match (verdict, known) {
-                (Verdict::Redirect(location), _) => url = self.guard.follow(&url, &location)?,
+                (Verdict::Redirect(location), _) => {
+                    url = self.guard.follow(&url, &location, self.network)?;
+                }
                 (Verdict::Unchanged, Some(known)) => {
                     let validators = known.validators.renewed(Validators::of(&headers));
                     let (fetched, status) = (known.fetched.clone(), status.as_u16());

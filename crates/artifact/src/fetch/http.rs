@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, TenantId};
-use conjure_egress::{Egress, Host, HostError};
+use conjure_egress::{Egress, Host, HostError, Policy};
 use conjure_store::{Store, Variant};
 
 use super::cache::{Cache, Entry, Key};
@@ -168,8 +168,8 @@ impl Fetch for HttpFetch {
         })
     }
 
-    fn admit(&self, url: &str) -> Result<(), ArtifactError> {
-        self.inner.guard.admit(url).map(drop)
+    fn admit(&self, url: &str, network: &Policy) -> Result<(), ArtifactError> {
+        self.inner.guard.admit(url, network).map(drop)
     }
 
     fn kept(&self, tenant: &TenantId) -> u64 {
@@ -195,9 +195,9 @@ impl Inner {
         if self.options.url_fetch == UrlFetch::Off {
             return Err(ArtifactError::FetchDisabled);
         }
-        let url = self.guard.admit(request.url)?;
+        let url = self.guard.admit(request.url, request.network)?;
         let UrlCache::For(time) = self.options.cache else {
-            return Ok(self.go(request.tenant, &url, request.store, None).await?.fetched);
+            return Ok(self.go(request.tenant, &url, request.network, request.store, None).await?.fetched);
         };
         let keep = Keep { time, bytes: self.options.cache_max_size.min(request.cache_bytes) };
         let key = Key {
@@ -206,8 +206,9 @@ impl Inner {
             url: url.as_str().to_owned(),
         };
         let (inner, store, noted) = (Arc::clone(self), request.store.clone(), key.clone());
+        let network = request.network.clone();
         Arc::clone(&self.flights)
-            .join(key, || async move { inner.by_cache(noted, &url, &store, keep).await })
+            .join(key, || async move { inner.by_cache(noted, &url, &network, &store, keep).await })
             .await
     }
 
@@ -216,6 +217,7 @@ impl Inner {
         &self,
         key: Key,
         url: &WebUrl,
+        network: &Policy,
         store: &Store,
         keep: Keep,
     ) -> Result<Fetched, ArtifactError> {
@@ -233,7 +235,7 @@ impl Inner {
         }
         let limit = self.options.url_timeout;
         let begun = self.clock.deadline(limit);
-        let landed = self.go(&key.tenant, url, store, known.as_ref()).await?;
+        let landed = self.go(&key.tenant, url, network, store, known.as_ref()).await?;
         let time = match landed.left {
             Keeping::AsConfigured => keep.time,
             // It was made when it was asked for, at the earliest.
@@ -256,13 +258,14 @@ impl Inner {
         &self,
         tenant: &TenantId,
         url: &WebUrl,
+        network: &Policy,
         store: &Store,
         known: Option<&Entry>,
     ) -> Result<Landed, ArtifactError> {
         let limit = self.options.url_timeout;
         let deadline = self.clock.deadline(limit);
-        let hops =
-            Hops { guard: &self.guard, dial: &self.dial, store, limit: self.options.url_max_size, known };
+        let (guard, dial, limit_bytes) = (&self.guard, &self.dial, self.options.url_max_size);
+        let hops = Hops { guard, dial, network, store, limit: limit_bytes, known };
         let landed = async {
             let _place = self.places.take(tenant).await?;
             hops.follow(url).await

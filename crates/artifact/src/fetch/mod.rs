@@ -29,8 +29,11 @@ mod ports;
 #[cfg(feature = "fetch")]
 mod web_url;
 
+use std::sync::Arc;
+
 use conjure_base::{Deadline, TenantId};
 use conjure_conversation::ArtifactContent;
+use conjure_egress::Policy;
 use conjure_store::Store;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -52,13 +55,13 @@ pub trait Fetch: Send + Sync {
     /// `Cancelled`, and `Store` when it cannot be kept.
     fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a>;
 
-    /// Whether a URL would be asked for at all, as far as that is known without asking anybody: so a URL that can never be fetched is
-    /// told when it is registered. The default knows nothing.
+    /// Whether a URL would be asked for at all on behalf of a tenant that reaches so much of the network, as far as that is known without
+    /// asking anybody: so a URL that can never be fetched is told when it is registered. The default knows nothing.
     ///
     /// # Errors
-    /// `InvalidUri`, `SchemeNotAllowed`, `HostBlocked`.
-    fn admit(&self, url: &str) -> Result<(), ArtifactError> {
-        let _ = url;
+    /// `InvalidUri`, `SchemeNotAllowed`, `HostBlocked`, `FetchDisabled`.
+    fn admit(&self, url: &str, network: &Policy) -> Result<(), ArtifactError> {
+        let _ = (url, network);
         Ok(())
     }
 
@@ -74,6 +77,14 @@ pub trait Fetch: Send + Sync {
     }
 }
 
+/// Says what of the network a tenant reaches just now.
+pub(crate) type NetworkOf = dyn Fn() -> Policy + Send + Sync;
+
+/// For whom nothing else is said.
+pub(crate) fn whole_network() -> Arc<NetworkOf> {
+    Arc::new(|| Policy::Full)
+}
+
 /// What is to be fetched, for whom, and where to.
 #[derive(Debug, Clone)]
 pub struct FetchRequest<'a> {
@@ -87,6 +98,8 @@ pub struct FetchRequest<'a> {
     /// more are kept by now, as the tenant may have less than before, what was used least lately goes. The host's own limit holds
     /// beside it.
     pub cache_bytes: u64,
+    /// What of the network is reached for the tenant, redirects included. What the host's own way out refuses is refused besides.
+    pub network: &'a Policy,
     /// When it ends, done or not; the host's own limit holds beside it.
     pub deadline: Deadline,
     /// Calls it off.

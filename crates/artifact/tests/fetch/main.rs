@@ -15,6 +15,7 @@ mod dropped;
 mod environment;
 mod guarded;
 mod heads;
+mod networks;
 mod redirects;
 mod support;
 mod times;

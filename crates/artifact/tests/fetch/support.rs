@@ -149,6 +149,7 @@ impl Bed {
             tenant: &self.tenant,
             store: &self.store,
             cache_bytes: u64::MAX,
+            network: &Policy::Full,
             deadline: Deadline::NEVER,
             cancel: CancellationToken::new(),
         }

@@ -62,6 +62,7 @@ async fn a_quarter_of_a_gigabyte_takes_a_few_megabytes() {
         tenant: &tenant,
         store: &store,
         cache_bytes: u64::MAX,
+        network: &Policy::Full,
         deadline: Deadline::NEVER,
         cancel: CancellationToken::new(),
     };

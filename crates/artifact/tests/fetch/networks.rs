@@ -1,0 +1,71 @@
+//! A tenant's network: no URL is asked for outside of it, at no hop, and what was fetched while it reached more is not handed out.
+
+use conjure_artifact::{ArtifactError, ArtifactErrorKind as Kind, Fetch as _, FetchRequest, Fetched};
+use conjure_egress::Policy;
+
+use crate::support::{Bed, Site, ok, redirect};
+
+/// These hosts alone, on the port of the site.
+fn only(site: &Site, hosts: &[&str]) -> Policy {
+    let entries: Vec<_> = hosts.iter().map(|host| format!("{host}:{}", site.port)).collect();
+    Policy::Limited(entries.join(",").parse().unwrap())
+}
+
+async fn fetch(bed: &Bed, url: &str, network: &Policy) -> Result<Fetched, ArtifactError> {
+    bed.fetch.fetch(FetchRequest { network, ..bed.request(url) }).await
+}
+
+#[tokio::test]
+async fn what_a_tenant_does_not_reach_is_not_asked_for() {
+    let site = Site::saying(ok("", "there")).await;
+    let bed = Bed::new();
+    let listed = only(&site, &["good.example"]);
+    fetch(&bed, &site.good("/"), &listed).await.unwrap();
+    for (url, network, kind, said) in [
+        (site.url("other.example", "/"), &listed, Kind::HostBlocked, "the host `other.example` is blocked"),
+        (site.url("127.0.0.1", "/"), &listed, Kind::HostBlocked, "the host `127.0.0.1` is blocked"),
+        (
+            "http://good.example:8080/".to_owned(),
+            &listed,
+            Kind::HostBlocked,
+            "the host `good.example:8080` is blocked",
+        ),
+        (
+            site.good("/"),
+            &Policy::None,
+            Kind::FetchDisabled,
+            "URLs are not fetched here: the host has switched it off",
+        ),
+        // It was fetched when it was listed.
+        (
+            site.good("/"),
+            &only(&site, &["other.example"]),
+            Kind::HostBlocked,
+            "the host `good.example` is blocked",
+        ),
+    ] {
+        let error = fetch(&bed, &url, network).await.unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (kind, said), "{url}");
+        assert_eq!(bed.fetch.admit(&url, network).unwrap_err().kind(), kind, "{url}");
+    }
+    assert_eq!(site.paths(), ["/"]);
+    assert!(bed.fetch.admit(&site.good("/"), &listed).is_ok());
+}
+
+#[tokio::test]
+async fn no_redirect_leads_out_of_it() {
+    // The same server, under another name.
+    let site = Site::answering(|head| match head.path() {
+        "/" => redirect(&format!("http://{}/there", head.header("host").unwrap().replace("good", "other"))),
+        _ => ok("", "there"),
+    })
+    .await;
+    let bed = Bed::new();
+    let error = fetch(&bed, &site.good("/"), &only(&site, &["good.example"])).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::HostBlocked);
+    assert_eq!(site.paths(), ["/"]);
+    bed.is_empty();
+    let both = only(&site, &["good.example", "other.example"]);
+    assert_eq!(bed.bytes(&fetch(&bed, &site.good("/"), &both).await.unwrap()), b"there");
+    assert_eq!(site.paths(), ["/", "/", "/there"]);
+}
