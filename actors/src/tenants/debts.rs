@@ -90,6 +90,7 @@ pub(crate) const fn is_undone(error: &JournalError) -> bool {
             | JournalErrorKind::ReadOnly
             | JournalErrorKind::Invalid
             | JournalErrorKind::Closed
+            | JournalErrorKind::Ended
     )
 }
 
@@ -159,15 +160,22 @@ mod tests {
     #[test]
     fn what_nobody_took_or_was_surely_not_done_is_submitted_again() {
         let busy = JournalError::Overloaded { tenant: None, waiting: 9, bytes: 9 };
-        let till = Till::new([None, answer(Err(busy)), answer(Err(JournalError::Closed)), answer(Ok(()))]);
+        let ended = JournalError::Ended { part: "writer", reason: "the test ended it".to_owned() };
+        let till = Till::new([
+            None,
+            answer(Err(busy)),
+            answer(Err(JournalError::Closed)),
+            answer(Err(ended)),
+            answer(Ok(())),
+        ]);
         let mut debts = Debts::default();
         owed(&mut debts, &till, 7);
         assert!(matches!(debts.first(), Some(None)));
-        for _ in 0..4 {
+        for _ in 0..5 {
             debts.settle(&|charges| till.take(charges));
         }
         assert!(debts.first().is_none());
-        assert_eq!(*till.taken.borrow(), [7; 4]);
+        assert_eq!(*till.taken.borrow(), [7; 5]);
     }
 
     #[test]

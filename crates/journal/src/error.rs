@@ -166,6 +166,15 @@ pub enum JournalError {
         /// How.
         reason: String,
     },
+    /// What does the journal's work had ended by a defect before the call came, which was not carried out; a new journal must be
+    /// opened.
+    #[error("the journal's {part} has ended: {reason}; nothing was done, open the journal again")]
+    Ended {
+        /// Who had ended.
+        part: &'static str,
+        /// How.
+        reason: String,
+    },
     /// Anything else that the system said. Whether the call was carried out is not known.
     #[error("cannot {doing} `{}`: {reason}", path.display())]
     Io {
@@ -285,8 +294,10 @@ pub enum JournalErrorKind {
     Future,
     /// It was closed.
     Closed,
-    /// What does its work has ended.
+    /// What does its work has ended, and may have carried out the call.
     Lost,
+    /// What does its work had ended before.
+    Ended,
     /// Anything else.
     Io,
 }
@@ -325,6 +336,7 @@ impl JournalError {
             Self::FutureFormat { .. } | Self::FutureEvent { .. } => JournalErrorKind::Future,
             Self::Closed => JournalErrorKind::Closed,
             Self::Lost { .. } => JournalErrorKind::Lost,
+            Self::Ended { .. } => JournalErrorKind::Ended,
             Self::Io { .. } => JournalErrorKind::Io,
         }
     }
@@ -338,6 +350,6 @@ impl JournalError {
     /// Whether the journal as a whole is gone, and not the one call: a supervisor opens it anew.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
-        matches!(self, Self::Lost { .. })
+        matches!(self, Self::Lost { .. } | Self::Ended { .. })
     }
 }

@@ -12,6 +12,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, Digest};
 use futures_util::future::BoxFuture;
@@ -72,7 +73,11 @@ impl SpareSpec {
     }
 }
 
-/// A sandbox whose guest has greeted, whose shell was run once, and that is nobody's yet. Dropping it ends it; [`Spare::retire`] waits for that.
+/// How long the first run of a shell may take, which usually takes some milliseconds.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// A sandbox whose guest has greeted, in which the shell was run once where it could be, and that is nobody's yet. Dropping it ends
+/// it; [`Spare::retire`] waits for that.
 pub struct Spare {
     sandbox: Sandbox,
     spec: SpareSpec,
@@ -99,14 +104,15 @@ impl Spare {
         let made = made.map_err(|error| unavailable("a spare's workspace cannot be made", error))??;
         let workspace = made.path().to_owned();
         let context = spec.context(workspace.clone());
-        let sandbox = Sandbox::open_holding(connector, &context, clock, deadline, Box::new(made)).await?;
+        let open = Sandbox::open_holding(connector, &context, Arc::clone(&clock), deadline, Box::new(made));
+        let sandbox = open.await?;
         if sandbox.sharing() != Sharing::Shared || sandbox.follower().is_none() {
             sandbox.cleanup().await;
             let message = "a sandbox of this kind cannot be made before its session is there: it has none of the host's folders, or \
                            no file system of its own";
             return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
         }
-        warm_up(&sandbox, deadline).await;
+        warm_up(&sandbox, clock.deadline(WARM_UP).earlier(deadline)).await;
         Ok(Self { sandbox, spec, workspace })
     }
 

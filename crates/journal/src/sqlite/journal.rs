@@ -122,8 +122,8 @@ impl SqliteJournal {
         .boxed()
     }
 
-    /// Ends the thread that writes, in the middle of a transaction and without asking, as a defect in it would. Calls that wait,
-    /// and all that come later, hear `Lost`.
+    /// Ends the thread that writes, in the middle of a transaction and without asking, as a defect in it would. Calls that wait
+    /// hear `Lost`, and all that come later `Ended`.
     pub fn kill_writer(&self) {
         let killed = self.write::<()>(None, 0, |_| std::panic::resume_unwind(Box::new("it was killed")));
         // Nobody waits for its answer, which tells nothing.

@@ -57,8 +57,12 @@ impl<J> Queue<J> {
     /// Lets a call with bodies of so many bytes wait.
     pub(crate) fn push(&self, lane: Lane, bytes: usize, call: J) -> Result<(), JournalError> {
         let mut state = self.lock();
-        if let Some(end) = &state.end {
-            return Err(end.clone());
+        match &state.end {
+            Some(JournalError::Lost { part, reason }) => {
+                return Err(JournalError::Ended { part, reason: reason.clone() });
+            }
+            Some(end) => return Err(end.clone()),
+            None => {}
         }
         let tenant = lane.as_ref().map(|tenant| tenant.as_str().to_owned());
         state.turns.push(lane, bytes, call).map_err(|refused| match refused {

@@ -99,7 +99,8 @@ fn a_closed_queue_gives_what_it_has_and_takes_no_more() {
     assert_eq!(queue.take(ALL, WhenEmpty::Wait), None);
     queue.fail(JournalError::Lost { part: "writer", reason: "test".into() });
     assert_eq!(queue.len(), 0);
-    assert!(queue.push(tenant("a"), 0, 2).unwrap_err().is_critical());
+    let late = queue.push(tenant("a"), 0, 2).unwrap_err();
+    assert!(late.is_critical() && late.kind() == JournalErrorKind::Ended, "{late:?}");
 }
 
 /// The writer's end is heard by whoever waits, by all that come later, and by nobody who reads.
@@ -124,7 +125,7 @@ async fn a_writer_that_panics_is_told_to_all() {
     let later = journal.append(&key, 1, Epoch::NONE, note("b")).await.unwrap_err();
     assert_eq!(
         later.to_string(),
-        "the journal's writer has ended: it panicked: on purpose; open the journal again"
+        "the journal's writer has ended: it panicked: on purpose; nothing was done, open the journal again"
     );
     assert_eq!(journal.session(&key).await.unwrap().events, 1);
 
@@ -139,7 +140,7 @@ async fn a_writer_that_panics_is_told_to_all() {
     let mut readers = again.inner.readers.clone();
     readers.wait_for(|alive| *alive == 0).await.unwrap();
     let lost = again.load(&key, 0, PageLimit::default()).await.unwrap_err();
-    assert_eq!(lost.kind(), JournalErrorKind::Lost);
+    assert_eq!(lost.kind(), JournalErrorKind::Ended);
 }
 
 /// Put there behind the first look, and gone again before the next: what is open is looked at, not only the name. The log stays the

@@ -2,7 +2,7 @@
 //!
 //! Nothing is moved but the sandbox itself: neither this process nor anybody's else. State: the groups that could
 //! not be removed yet, because the kernel still held a process of theirs; they are tried again whenever a group is
-//! made or goes. In a crash of the host its groups stay, empty, until [`Cgroups::sweep`] removes them.
+//! made, and by a sweep. In a crash of the host its groups stay, empty, until [`Cgroups::sweep`] removes them.
 
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::engine::{Engine, NotMade, Removed};
 use super::failure::Effect;
 use super::labels::name_of;
-use super::last::LastPatience;
+use super::last::{Asked, LastPatience};
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// How long one who has no runtime waits until it asks again for a container that is being made.
@@ -29,6 +29,12 @@ const PING: &str = "GET /_ping";
 
 /// What an engine answers that has none of that name.
 const ABSENT: u16 = 404;
+
+/// What it answers while something else is done with the container.
+const CONFLICT: u16 = 409;
+
+/// Longer than anything here takes, to measure by.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// How long a removal that failed is tried again, first after this time, then after twice as much, and so on.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -232,29 +238,42 @@ impl Doomed {
 
 impl Drop for Doomed {
     /// Where nobody can wait, because the runtime goes: asks the engine without one. What it is making just now is not there
-    /// yet, so it is asked again, as it is when it refuses or is slow. For what it has not answered long ago it is not: that is
-    /// left to be swept, as is all that is left when an engine hangs.
+    /// yet, so it is asked again, as it is when it fails, is busy with the container or is slow. For what it has not answered long
+    /// ago it is not: that is left to be swept, as is all that is left when an engine hangs.
     fn drop(&mut self) {
         if self.state == State::Gone {
             return;
         }
         let patience = &self.keeper.patience;
-        while let Some(share) = patience.share() {
-            let until = SystemClock.deadline(share);
-            let told = self.remove_blocking(share);
-            match told {
+        let mut asked = Asked::Never;
+        while let Some(share) = patience.share(asked) {
+            asked = Asked::Before;
+            let begun = SystemClock.deadline(LONG);
+            let waited = || LONG.saturating_sub(SystemClock.remaining(begun));
+            match self.remove_blocking(share) {
                 Ok(200..=299) => {
                     patience.restore();
                     return self.let_go();
                 }
-                Ok(ABSENT) if self.state == State::Settled => return self.let_go(),
+                Ok(ABSENT) if self.state == State::Settled => {
+                    patience.restore();
+                    return self.let_go();
+                }
                 Ok(ABSENT) if self.state == State::Unanswered => return self.leave(),
                 // It is making it, or somebody else is at it, such as a removal that nobody waits for any more.
-                Ok(_) => std::thread::park_timeout(LAST_PAUSE),
+                Ok(ABSENT | CONFLICT | 500..) => {
+                    std::thread::park_timeout(LAST_PAUSE);
+                    patience.spend(waited());
+                }
+                Ok(status) => {
+                    tracing::warn!(status, container = self.name, "a container is left to be swept");
+                    return self.leave();
+                }
+                // One that is slow may have given up the removal with those who asked for it.
                 Err(ref error) if is_over_time(error) => {
-                    // One that is slow may have given up the removal with those who asked for it.
-                    if self.keeper.engine.address().ask_blocking(PING, share).is_err() {
-                        patience.lose();
+                    match self.keeper.engine.address().ask_blocking(PING, share) {
+                        Ok(_) => patience.spend_on_silence(waited()),
+                        Err(_) => patience.lose(),
                     }
                 }
                 Err(error) => {
@@ -262,7 +281,6 @@ impl Drop for Doomed {
                     return self.leave();
                 }
             }
-            patience.spend(share.saturating_sub(SystemClock.remaining(until)));
         }
         let message = "the engine takes too long, and a container is left to be swept";
         tracing::warn!(container = self.name, "{message}");
@@ -322,6 +340,72 @@ mod tests {
         drop(held);
         assert_eq!(*asked.lock().unwrap(), ["DELETE", "GET", "DELETE", "DELETE"]);
         assert!(!keeper.takes_what_was_left());
+    }
+
+    /// The one that it is busy with takes all the time that there is; the others go, and are asked for once at least.
+    #[test]
+    fn an_engine_that_refuses_one_is_asked_for_the_others() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (engine, _folder) = runtime.block_on(scripted(move |request| {
+            let name = request.split(['/', '?']).nth(2).unwrap().to_owned();
+            let mut seen = seen.lock().unwrap();
+            let first = seen.first().cloned();
+            seen.push(name.clone());
+            match first {
+                Some(first) if first != name => Reply::Answer("{}".to_owned()),
+                _ => Reply::Refusal(409, "it is being removed"),
+            }
+        }));
+        let keeper = Keeper::new(engine, "busy");
+        // As if much time had passed by now.
+        keeper.patience.spend(Duration::from_secs(8));
+        let all: Vec<Held> = (0..5).map(|_| keeper.hold()).collect();
+        let names: BTreeSet<String> = all.iter().map(|held| held.name().to_owned()).collect();
+        drop(runtime);
+        drop(all);
+        let asked = asked.lock().unwrap().clone();
+        let refused = &asked[0];
+        assert!(asked.iter().filter(|name| *name == refused).count() > 1, "{asked:?}");
+        assert_eq!(asked.iter().cloned().collect::<BTreeSet<_>>(), names);
+        assert_eq!(asked.iter().filter(|name| *name != refused).count(), 4);
+        assert!(keeper.takes_what_was_left());
+    }
+
+    /// All are refused: each is asked for once at least, and no longer than there is time for all.
+    #[test]
+    fn each_is_asked_for_once_when_the_time_is_over() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&asked);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (engine, _folder) = runtime.block_on(scripted(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Reply::Refusal(500, "no")
+        }));
+        let keeper = Keeper::new(engine, "over");
+        keeper.patience.spend(Duration::from_secs(60));
+        let all: Vec<Held> = (0..5).map(|_| keeper.hold()).collect();
+        drop(runtime);
+        drop(all);
+        assert_eq!(asked.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn what_an_engine_refuses_for_good_is_not_asked_for_again() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&asked);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (engine, _folder) = runtime.block_on(scripted(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Reply::Refusal(403, "not you")
+        }));
+        let keeper = Keeper::new(engine, "forbids");
+        let all: Vec<Held> = (0..5).map(|_| keeper.hold()).collect();
+        drop(runtime);
+        drop(all);
+        assert_eq!(asked.load(Ordering::Relaxed), 5);
+        assert!(keeper.takes_what_was_left());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Holds a jail: its first process, what was handed over to its user, its folder, its control group. All go with it, in
+//! Holds a jail: its first process, its folder, what was handed over to its user, its control group. All go with it, in
 //! this order.
 
 use std::sync::Arc;
@@ -59,6 +59,18 @@ fn remove(shelves: &Shelves) {
     }
 }
 
+/// Beside the runtime's threads.
+async fn remove_beside(shelves: &Shelves, cgroup: Option<Cgroup>) {
+    let shelves = shelves.clone();
+    let removed = tokio::task::spawn_blocking(move || {
+        remove(&shelves);
+        drop(cgroup);
+    });
+    if let Err(error) = removed.await {
+        tracing::warn!(%error, "a sandbox's folder is left to be swept");
+    }
+}
+
 impl SandboxGuard for JailGuard {
     fn greeted(&mut self, welcome: &Welcome) -> Isolation {
         let paths = welcome.confinement.iter().flat_map(|confinement| &confinement.handed_over);
@@ -96,25 +108,19 @@ impl SandboxGuard for JailGuard {
         })
     }
 
-    /// All of it: that the process outside has ended does not say for certain that the last command inside has, a moment later.
+    /// The folder, too: that the process outside has ended does not say for certain that the last command inside has, a moment later.
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.clear().await;
+            remove_beside(&self.holdings.shelves, None).await;
             self.holdings.handed_over.take_back().await;
         })
     }
 
+    /// The kernel takes up to ten milliseconds for a control group, for which the next sandbox does not wait.
     fn clear(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let (shelves, cgroup) = (self.holdings.shelves.clone(), self.holdings.cgroup.take());
-            let removed = tokio::task::spawn_blocking(move || {
-                remove(&shelves);
-                // The kernel takes up to ten milliseconds for it, which nobody else is to wait.
-                drop(cgroup);
-            });
-            if let Err(error) = removed.await {
-                tracing::warn!(%error, "a sandbox's folder is left to be swept");
-            }
+            let cgroup = self.holdings.cgroup.take();
+            remove_beside(&self.holdings.shelves, cgroup).await;
         })
     }
 }
