@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use conjure_guest::protocol::{
     Access, CaptureLimits, CommandRules, Counted, Decoder, DiskUsage, ExecEnd, ExecReply, ExecRequest,
-    FolderNumbers, Frame, FrameKind, GuestError, Hello, Open, OutputMode, PROTOCOL_VERSION, ProcessLimits,
-    ProxySpec, Quota, Reply, Request, Root, RootsFound, RulesInForce, StdinMode, StreamId, Welcome,
-    encode_data_into, encode_into,
+    FolderNumbers, Frame, FrameKind, GuestError, Hello, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION,
+    ProcessLimits, ProxySpec, Quota, Reply, Request, Root, RootsFound, RulesInForce, StdinMode, StreamId,
+    Welcome, encode_data_into, encode_into,
 };
 
 /// Nothing here takes longer, unless it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Credit that no test uses up.
 pub(crate) const PLENTY: u32 = u32::MAX;
@@ -67,7 +67,7 @@ impl Outcome {
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests bound their waits")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
@@ -400,6 +400,17 @@ impl Guest {
     pub(crate) fn assert_nothing_left(&self) {
         let mark = self.mark.clone();
         wait_until(&format!("nothing of {mark} is left"), || marked(&mark).is_empty());
+    }
+
+    /// Nothing is left when a result came just now of what began to be ended then, or later. Within the time that a guest takes for
+    /// that, all is dead when the result comes; of a machine that stood still for longer, it is so in the end.
+    #[track_caller]
+    pub(crate) fn assert_nothing_left_of_what_ends_since(&self, then: Instant) {
+        if now().saturating_duration_since(then) < OVER_WITHIN {
+            assert_eq!(self.left(), Vec::<String>::new(), "all is dead when the result comes");
+        } else {
+            self.assert_nothing_left();
+        }
     }
 
     /// The guest's children that are zombies, and all its children.

@@ -1,12 +1,13 @@
 //! Programs: how they start, run, and end.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use conjure_guest::protocol::{
     CaptureLimits, ErrorCode, ExecEnd, ExecRequest, FrameKind, Hello, OutputMode, Request, StdinMode,
 };
 
-use crate::client::{Guest, PLENTY, bash, exec, exec_request, wait_until};
+use crate::client::{Guest, PLENTY, bash, exec, exec_request, now, wait_until};
 
 #[test]
 fn a_program_gets_what_it_was_given_and_nothing_else() {
@@ -91,10 +92,11 @@ fn a_timeout_kills_the_whole_tree_wherever_it_went() {
     let ready = guest.work("ready");
     // A loaded machine may take longer to start them than a short timeout lasts.
     for timeout in [3_000, 15_000, 50_000] {
+        let late = now() + Duration::from_millis(timeout);
         let channel = guest.open(bash(script), PLENTY, Some(timeout));
         let outcome = guest.finish(channel);
         assert_eq!(outcome.end(), ExecEnd::TimedOut);
-        assert_eq!(guest.left(), Vec::<String>::new(), "all is dead when the result comes");
+        guest.assert_nothing_left_of_what_ends_since(late);
         if ready.exists() {
             assert_eq!(outcome.text(), "before\n");
             return;
@@ -111,9 +113,10 @@ fn processes_that_keep_forking_are_caught() {
     let channel = guest.open(bash(script), PLENTY, None);
     let ready = guest.work("ready");
     wait_until("they hop", || ready.exists());
+    let cancelled = now();
     guest.send(FrameKind::Cancel, channel, &[]);
     assert_eq!(guest.finish(channel).end(), ExecEnd::Cancelled);
-    assert_eq!(guest.left(), Vec::<String>::new());
+    guest.assert_nothing_left_of_what_ends_since(cancelled);
 }
 
 #[test]
@@ -122,10 +125,11 @@ fn a_cancelled_program_is_killed_and_its_output_kept() {
     let channel = guest.open(bash("echo some; touch ready; sleep 1000 & wait"), PLENTY, None);
     let ready = guest.work("ready");
     wait_until("it runs", || ready.exists());
+    let cancelled = now();
     guest.send(FrameKind::Cancel, channel, &[]);
     let outcome = guest.finish(channel);
     assert_eq!((outcome.end(), outcome.text().as_str()), (ExecEnd::Cancelled, "some\n"));
-    assert_eq!(guest.left(), Vec::<String>::new());
+    guest.assert_nothing_left_of_what_ends_since(cancelled);
     // A second time, and too late.
     guest.send(FrameKind::Cancel, channel, &[]);
     assert!(guest.bash("true").result.is_ok());
@@ -149,7 +153,8 @@ fn a_child_in_the_background_delays_nothing_and_goes_on() {
 #[test]
 fn a_child_that_never_stops_writing_does_not_hold_up_the_result() {
     let mut guest = Guest::start();
-    let outcome = guest.bash("yes & echo started");
+    // Before: what comes behind much else is not kept. The other one writes by the time at which the shell ends.
+    let outcome = guest.bash("echo started; yes & sleep 0.2");
     assert_eq!(outcome.end(), ExecEnd::Exited(0));
     assert!(outcome.text().contains("started\n"));
 }
@@ -168,16 +173,18 @@ fn orphans_do_not_pile_up_as_zombies() {
 fn a_command_that_kills_its_shim_is_lost_and_killed() {
     let mut guest = Guest::start();
     let script = "setsid sleep 1000 & sleep 1000 & echo said; kill -9 $PPID; sleep 1000";
+    let begun = now();
     let outcome = guest.bash(script);
     assert_eq!((outcome.end(), outcome.text().as_str()), (ExecEnd::Lost, "said\n"));
-    assert_eq!(guest.left(), Vec::<String>::new());
+    guest.assert_nothing_left_of_what_ends_since(begun);
     // Stopping it helps nothing either.
     let channel = guest.open(bash("kill -STOP $PPID; touch ready; sleep 1000"), PLENTY, None);
     let ready = guest.work("ready");
     wait_until("it runs", || ready.exists());
+    let cancelled = now();
     guest.send(FrameKind::Cancel, channel, &[]);
     assert_eq!(guest.finish(channel).end(), ExecEnd::Cancelled);
-    assert_eq!(guest.left(), Vec::<String>::new());
+    guest.assert_nothing_left_of_what_ends_since(cancelled);
     assert_eq!(guest.bash("exit 3").end(), ExecEnd::Exited(3));
 }
 

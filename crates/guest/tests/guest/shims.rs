@@ -1,9 +1,11 @@
 //! The process above a program: used again when nothing was left below it, and nothing of one program reaches the next.
 
+use std::time::Duration;
+
 use conjure_guest::protocol::{ErrorCode, ExecEnd, ExecRequest, FrameKind, ProcessLimits, Request};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::client::{Guest, PLENTY, bash, exec, exec_request, wait_until};
+use crate::client::{Guest, PLENTY, bash, exec, exec_request, now, wait_until};
 
 /// The process above the program.
 fn shim_of(guest: &mut Guest) -> String {
@@ -115,15 +117,17 @@ fn one_that_was_stopped_while_it_waited_goes_on() {
 fn a_cancelled_or_late_program_takes_it_along() {
     let mut guest = Guest::start();
     let running = guest.work("running");
-    let mut ends = |timeout| {
+    let mut ends = |timeout: Option<u64>| {
         let shim = shim_of(&mut guest);
+        let mut since = now() + Duration::from_millis(timeout.unwrap_or_default());
         let channel = guest.open(bash("touch running; sleep 1000"), PLENTY, timeout);
         if timeout.is_none() {
             wait_until("it runs", || running.exists());
+            since = now();
             guest.send(FrameKind::Cancel, channel, &[]);
         }
         let end = guest.finish(channel).end();
-        assert_eq!(guest.left(), Vec::<String>::new());
+        guest.assert_nothing_left_of_what_ends_since(since);
         wait_until("it is gone", || state(pid(&shim)).is_none());
         end
     };

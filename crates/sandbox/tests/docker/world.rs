@@ -1,7 +1,7 @@
 //! What the tests of containers need: an image, a connector whose containers can be told from all others, a sandbox.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::errors::Error;
@@ -31,6 +31,32 @@ pub(crate) struct World {
     engine: EngineAddress,
     mark: String,
     image: Image,
+    /// Given back last.
+    _turn: Option<Turn>,
+}
+
+/// So many tests have an engine at a time, however many processors there are: each of its questions waits for the others.
+const AT_ONCE: usize = 4;
+
+/// How many have one, and who waits.
+static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// One that has an engine.
+struct Turn;
+
+impl Turn {
+    fn take() -> Self {
+        let taken = TURNS.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *TURNS.1.wait_while(taken, |taken| *taken >= AT_ONCE).unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        TURNS.1.notify_one();
+    }
 }
 
 enum Image {
@@ -54,6 +80,8 @@ impl World {
     pub(crate) fn of(content: &'static Content) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let engine = crate::engine::address()?;
+        // One of a process that a test has started has the turn of that test.
+        let turn = told().is_none().then(Turn::take);
         let image = match told() {
             Some(_) => image_of_parent(&engine, content),
             None => {
@@ -63,7 +91,7 @@ impl World {
             }
         };
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Some(Self { engine, mark, image })
+        Some(Self { engine, mark, image, _turn: turn })
     }
 
     pub(crate) fn options(&self) -> DockerOptions {

@@ -42,7 +42,7 @@ async fn part_a_host_that_is_killed() {
     let connector = Docker::new(of_engine, host()).with_data(data.clone());
     let kept = data.workspace().unwrap();
     let context = ExecutionContext::new(kept.path());
-    let _open = Sandbox::open(&connector, &context, Arc::new(SystemClock), soon(60)).await.unwrap();
+    let _open = Sandbox::open(&connector, &context, Arc::new(SystemClock), soon(600)).await.unwrap();
     let busy = |number: u32| {
         let (connector, data) = (connector.clone(), data.clone());
         async move {
@@ -50,7 +50,7 @@ async fn part_a_host_that_is_killed() {
                 let workspace = data.workspace().unwrap();
                 let context = ExecutionContext::new(workspace.path());
                 let clock = Arc::new(SystemClock);
-                let sandbox = Sandbox::open(&connector, &context, clock, soon(60)).await.unwrap();
+                let sandbox = Sandbox::open(&connector, &context, clock, soon(600)).await.unwrap();
                 let said = Command::new(["sh", "-c", "echo x > made"]);
                 sandbox.run(said, options()).await.unwrap();
                 fs::write(Path::new(folder).join(format!("progress-{number}-{round}")), "").unwrap();
@@ -70,7 +70,7 @@ async fn assert_swept(engine: &OwnEngine, folder: &Path) {
     let data = DataFolder::open(&folder.join("data")).unwrap();
     let connector = engine.connector().with_data(data);
     // What the dead one has asked for in its last moment, the engine may just be making.
-    let deadline = SystemClock.deadline(Duration::from_secs(60));
+    let deadline = SystemClock.deadline(Duration::from_secs(600));
     loop {
         let swept = connector.sweep().await.unwrap();
         let busy = swept.failures.iter().find(|failure| !failure.is_retryable());

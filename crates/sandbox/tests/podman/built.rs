@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use bollard::query_parameters::{
     ListImagesOptionsBuilder, RemoveImageOptionsBuilder, TagImageOptionsBuilder,
 };
+use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
     BuiltImage, Docker, DockerOptions, EngineAddress, ExecutionContext, Executor, ImageError, ImageErrorKind,
     ImageOptions, ImagePackages, ImageProgress, ImageSource, build_image,
@@ -93,15 +94,15 @@ impl Build {
 
     /// Waits until nothing of it is on this machine or in the engine.
     async fn until_nothing_is_left(&self) {
-        let mut left = String::new();
-        for _ in 0..400 {
-            left = self.left().await;
+        let deadline = soon(PATIENCE);
+        loop {
+            let left = self.left().await;
             if left.is_empty() {
                 return;
             }
+            assert!(!SystemClock.remaining(deadline).is_zero(), "{left}");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        panic!("{left}");
     }
 
     /// What there is of it, but for an image of its name.

@@ -100,6 +100,29 @@ pub(crate) fn stores(name: &str) -> bool {
     fs::read_to_string(list).unwrap().contains(&format!("\"{name}\""))
 }
 
+/// Removes a container from the storage of this process' service, which goes on in the belief that it is there: by a Podman that has
+/// the same storage and another database, where it is nobody's.
+#[expect(clippy::disallowed_methods, reason = "it asks another engine")]
+pub(crate) fn remove_from_storage(name: &str) {
+    let inner = |name: &str| folder(process::id()).join(name).to_str().unwrap().to_owned();
+    let stranger =
+        format!("{CONFIGURATION}static_dir = \"{}\"\ntmp_dir = \"{}\"\n", inner("static"), inner("other"));
+    fs::write(inner("stranger.conf"), stranger).unwrap();
+    let storage = format!(
+        "[storage]\ndriver = \"overlay\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
+        inner("root"),
+        inner("run")
+    );
+    fs::write(inner("storage.conf"), storage).unwrap();
+    let removed = Command::new("podman")
+        .args(["rm", "--force", name])
+        .env("CONTAINERS_CONF", inner("stranger.conf"))
+        .env("CONTAINERS_STORAGE_CONF", inner("storage.conf"))
+        .output()
+        .unwrap();
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+}
+
 /// The same for all processes, whatever folder they have for temporary files, and short enough for a socket.
 fn folder(process: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/conjure-podman-{process}"))

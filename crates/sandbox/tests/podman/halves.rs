@@ -1,22 +1,17 @@
 //! Containers that are half there: in Podman's database, and not in its storage.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 
 use bollard::errors::Error;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptionsBuilder,
-    RemoveContainerOptionsBuilder,
 };
 use conjure_sandbox::{ExecutionContext, Executor};
 use tokio::runtime::Builder;
 
-use crate::engine::stores;
+use crate::engine::{remove_from_storage, stores};
 use crate::world::{World, open};
-
-/// How often one is made at most, for one that becomes half.
-const TRIES: u32 = 500;
 
 /// Makes a container as the connector with these labels would, and never starts it.
 async fn make(world: &World, labels: &HashMap<String, String>, number: u32) -> Result<String, Error> {
@@ -31,40 +26,20 @@ async fn make(world: &World, labels: &HashMap<String, String>, number: u32) -> R
     Ok(world.engine().await.create_container(Some(options), body).await?.id)
 }
 
-/// What the engine answers to one that removes a container by its name.
-async fn remove(world: &World, name: &str) -> Result<(), Error> {
-    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-    world.engine().await.remove_container(name, Some(options)).await
-}
-
-/// Makes a container and removes it while it is made, until Podman has one that is half there. `None`: it has none.
+/// Makes a container, and has Podman's storage lose it. `None`: this Podman has one database for whoever has the storage, and has
+/// lost it, too.
 async fn half(world: &World, labels: &HashMap<String, String>) -> Option<String> {
+    make(world, labels, 2000).await.unwrap();
+    let name = format!("conjure-{}-2000", labels["conjure.instance"]);
+    remove_from_storage(&name);
     let engine = world.engine().await;
-    for number in 2000..2000 + TRIES {
-        let name = format!("conjure-{}-{number}", labels["conjure.instance"]);
-        let is_made = Cell::new(false);
-        let making = async {
-            let made = make(world, labels, number).await;
-            is_made.set(true);
-            made
-        };
-        let removing = async { while remove(world, &name).await.is_err() && !is_made.get() {} };
-        let (made, ()) = tokio::join!(making, removing);
-        match engine.inspect_container(&name, None::<InspectContainerOptions>).await {
-            Err(Error::DockerResponseServerError { status_code: 500, message })
-                if message.contains("container not known") =>
-            {
-                return Some(name);
-            }
-            // It was removed as a whole, or not at all.
-            Err(Error::DockerResponseServerError { status_code: 404, .. }) => {}
-            found => {
-                found.unwrap_or_else(|error| panic!("{error}, and it was made so: {made:?}"));
-                remove(world, &name).await.unwrap();
-            }
+    match engine.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap_err() {
+        Error::DockerResponseServerError { status_code: 404, .. } => None,
+        half => {
+            assert!(half.to_string().contains("container not known"), "{half}");
+            Some(name)
         }
     }
-    None
 }
 
 /// Docker's clients are told of no container with the same label any more, while that one is there.

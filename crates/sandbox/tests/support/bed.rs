@@ -50,7 +50,7 @@ impl Bed {
         context: &ExecutionContext,
     ) -> Result<Sandbox, SandboxError> {
         let connector = kind.connector();
-        let sandbox = Sandbox::open(&*connector, context, clock, soon(120)).await?;
+        let sandbox = Sandbox::open(&*connector, context, clock, soon(600)).await?;
         assert_eq!(connector.layout(context).as_ref(), Ok(sandbox.layout()), "it can be told before");
         Ok(sandbox)
     }
@@ -100,7 +100,7 @@ impl Bed {
 
     /// Waits until a file is in the workspace.
     pub(crate) async fn until_there(&self, name: &str) {
-        let deadline = soon(60);
+        let deadline = soon(600);
         while self.sandbox.read(name, options()).await.is_err() {
             assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain for `{name}`");
             SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
@@ -168,7 +168,7 @@ pub(crate) fn soon(seconds: u64) -> Deadline {
 
 /// A call that has time enough for a slow machine: none of the tests waits for it.
 pub(crate) fn options() -> CallOptions {
-    CallOptions::until(soon(120))
+    CallOptions::until(soon(600))
 }
 
 pub(crate) fn text(outcome: &CommandOutcome) -> String {
@@ -201,7 +201,7 @@ pub(crate) async fn until_nobody_goes_on() {
 
 /// Looks again until it is so; fails when it is not so for long.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = soon(60);
+    let deadline = soon(600);
     while !is_so() {
         assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;

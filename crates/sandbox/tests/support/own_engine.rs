@@ -118,7 +118,7 @@ impl OwnEngine {
     /// Starts it again, and waits until it answers.
     pub(crate) async fn start(&self) {
         self.shell.stdin.as_ref().unwrap().write_all(b"start\n").unwrap();
-        let deadline = SystemClock.deadline(Duration::from_secs(60));
+        let deadline = SystemClock.deadline(Duration::from_secs(600));
         while !self.answers().await {
             let log = |name| fs::read_to_string(self.folder.join(name)).unwrap_or_default();
             let late = SystemClock.remaining(deadline).is_zero();
@@ -205,7 +205,7 @@ impl OwnEngine {
     pub(crate) async fn end(&self, how: Signal) {
         let pids = [self.pids(Part::Daemon), self.pids(Part::Containerd)].concat();
         self.signal(Part::Daemon, how);
-        let deadline = SystemClock.deadline(Duration::from_secs(60));
+        let deadline = SystemClock.deadline(Duration::from_secs(600));
         while pids.iter().any(|pid| is_alive(*pid)) {
             assert!(!SystemClock.remaining(deadline).is_zero(), "the engine does not end");
             pause().await;

@@ -6,11 +6,11 @@
 use std::fs;
 use std::path::Path;
 
-use conjure_sandbox::{Command, CommandEnd, Executor, SandboxError, SandboxErrorKind, View};
+use conjure_sandbox::{CallOptions, Command, CommandEnd, Executor, SandboxError, SandboxErrorKind, View};
 use futures_util::{StreamExt, future, stream};
 use tempfile::TempDir;
 
-use crate::support::{Bed, Kind, options, text, until};
+use crate::support::{Bed, Kind, options, soon, text, until};
 
 const SECRET: &str = "secret of the host";
 
@@ -165,7 +165,8 @@ pub(crate) async fn no_race_of_links_leads_out_of_the_roots(kind: &dyn Kind) {
     let targets = [(outside.path().to_str().unwrap(), "file"), ("/etc", "passwd")];
     for (target, file) in targets.into_iter().take(if has_own_root(&bed) { 2 } else { 1 }) {
         let swapper = Command::new(["python3", "-c", SWAPPER, target, file]);
-        let options_of_swapper = options();
+        // It goes on beside all that is done meanwhile, at the cost of it.
+        let options_of_swapper = CallOptions::until(soon(3600));
         let cancel = options_of_swapper.cancel.clone();
         let swapping = bed.sandbox.run(swapper, options_of_swapper);
         let attacking = async {

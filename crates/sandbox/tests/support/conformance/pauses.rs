@@ -41,7 +41,7 @@ async fn count(bed: &Bed) -> u64 {
 }
 
 async fn until_counting(bed: &Bed) {
-    let (before, deadline) = (count(bed).await, soon(60));
+    let (before, deadline) = (count(bed).await, soon(600));
     while count(bed).await <= before {
         assert!(!SystemClock.remaining(deadline).is_zero(), "it does not count");
     }
