@@ -1,7 +1,7 @@
 //! Whose turn it is, and how much may wait: as a machine without a clock.
 //!
 //! Each tenant has a lane, first in, first out. A call costs what it takes of the thread that does it: something for itself, and
-//! its bytes. The next call is of the lane that was given the least in relation to its weight (start-time fair queueing):
+//! the bytes that it brings (what a read will find is not known here, and counts nothing). The next call is of the lane that was given the least in relation to its weight (start-time fair queueing):
 //! where all lanes have calls, what each was given is in the proportion of the weights, but for one call. A lane that begins to
 //! wait begins where the others are: it has saved up nothing, and what it had beyond them before it left is remembered until
 //! they have had as much, or nothing is left to do. So a larger part is not had by being early, by asking often, by coming
