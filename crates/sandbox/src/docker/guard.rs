@@ -96,12 +96,12 @@ impl Remains {
 
     /// Removes the container, and then the rest.
     pub(super) async fn clear(&mut self) {
-        if let Err(error) = self.held.remove().await {
+        if let Err(error) = self.held.remove_patiently().await {
             // Dropping it tries again; commands may run for as long.
             tracing::warn!(%error, container = self.held.name(), "a container could not be removed yet");
         }
         if let Some(stock) = &mut self.stock
-            && let Err(error) = stock.remove().await
+            && let Err(error) = stock.remove_patiently().await
         {
             tracing::warn!(%error, container = stock.name(), "what a container was made of could not be removed yet");
         }

@@ -41,6 +41,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const TRIES: u32 = 40;
 
+/// How often somebody has it tried who waits for it.
+const TRIES_WAITED_FOR: u32 = 5;
+
 /// An engine, and what a connector holds of it.
 #[derive(Debug)]
 pub(super) struct Keeper {
@@ -131,6 +134,22 @@ impl Held {
             Ok(_) | Err(NotMade { effect: Effect::None, .. }) => State::Settled,
         };
         made.map_err(|not_made| not_made.error)
+    }
+
+    /// As [`Held::remove`], again and again for some seconds: an engine that has much to do refuses what it does a moment later.
+    pub(super) async fn remove_patiently(&mut self) -> Result<(), SandboxError> {
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..TRIES_WAITED_FOR {
+            match self.remove().await {
+                Err(error) if error.kind() != SandboxErrorKind::EngineUnavailable => {
+                    tracing::debug!(%error, container = self.name(), "a container could not be removed yet");
+                }
+                end => return end,
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.remove().await
     }
 
     /// Removes the container, and waits for it. Again, it does nothing.
@@ -406,6 +425,20 @@ mod tests {
         drop(all);
         assert_eq!(asked.load(Ordering::Relaxed), 5);
         assert!(keeper.takes_what_was_left());
+    }
+
+    #[tokio::test]
+    async fn what_an_engine_refuses_to_remove_for_a_moment_is_waited_for() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&asked);
+        let (engine, _folder) = scripted(move |_| match counter.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Reply::Refusal(500, "device or resource busy"),
+            _ => Reply::Answer("{}".to_owned()),
+        })
+        .await;
+        let mut held = Keeper::new(engine, "much to do").hold();
+        held.remove_patiently().await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
     }
 
     #[test]

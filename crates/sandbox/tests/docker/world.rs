@@ -12,9 +12,10 @@ use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListImagesOptions, LogsOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
+use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
     Command, CommandEnd, CommandOutcome, Docker, DockerOptions, EngineAddress, EngineKind, ExecutionContext,
-    Executor, Sandbox, SandboxError,
+    Executor, Sandbox, SandboxError, SandboxErrorKind,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tempfile::TempDir;
@@ -125,7 +126,19 @@ impl World {
         let workspace = tempfile::tempdir().unwrap();
         let mut context = ExecutionContext::new(workspace.path());
         change(&mut context);
-        let sandbox = open(connector, &context).await.unwrap();
+        let deadline = soon(600);
+        let sandbox = loop {
+            match open(connector, &context).await {
+                // One that has much to do.
+                Err(error)
+                    if error.kind() == SandboxErrorKind::EngineUnavailable
+                        && !SystemClock.remaining(deadline).is_zero() =>
+                {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                opened => break opened.unwrap(),
+            }
+        };
         Container { sandbox, workspace }
     }
 
@@ -271,5 +284,5 @@ impl Container {
 }
 
 pub(crate) async fn open(connector: &Docker, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
-    Sandbox::open(connector, context, Arc::new(PatientClock), soon(120)).await
+    Sandbox::open(connector, context, Arc::new(PatientClock), soon(600)).await
 }
