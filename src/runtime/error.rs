@@ -210,8 +210,9 @@ pub enum RuntimeError {
         /// Why.
         reason: String,
     },
-    /// Another runtime removed what the tenant's sessions do not use any more, and did not end in time.
-    #[error("the tenant's folder is busy: another process holds the lock `{}`", path.display())]
+    /// Another runtime removed what a tenant's sessions do not use any more, or noted what deletions leave at a service, and did not end in
+    /// time.
+    #[error("the data folder is busy: another process holds the lock `{}`", path.display())]
     Busy {
         /// The lock.
         path: PathBuf,

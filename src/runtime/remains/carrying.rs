@@ -26,6 +26,8 @@ const NOT_UNDER_THIS_KEY: &str =
     "the key that is known now has no such file, and it is not known to be the one of then";
 /// How long the deletion of one file may take.
 pub(super) const FOR_ONE: Duration = Duration::from_secs(20);
+/// How long others who change notes are waited for at least.
+const FOR_NOTE: Duration = Duration::from_secs(1);
 
 /// What came of one slice.
 #[derive(Debug, Default)]
@@ -140,7 +142,7 @@ pub(crate) async fn carry(
         }
     };
     if carried.gone > 0 || is_put_behind {
-        shelf.update(name, changed).await?;
+        shelf.update(name, for_note(deadline), changed).await?;
     }
     Ok(carried)
 }
@@ -218,6 +220,11 @@ async fn try_some(
         silent.0.insert(name);
     }
     tried
+}
+
+/// How long others who change notes are waited for: until then, and for a moment at least.
+fn for_note(deadline: Deadline) -> Deadline {
+    SystemClock.deadline(SystemClock.remaining(deadline).max(FOR_NOTE))
 }
 
 async fn remove(

@@ -9,6 +9,7 @@ use conjure_anthropic::hosted::{HostedError, HostedErrorKind, HostedRemoval, Ski
 use conjure_artifact::FileRemoval as _;
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 
+use super::super::deleting::STOPPING;
 use super::super::error::RuntimeError;
 use super::super::handle::Runtime;
 use super::super::options::Record;
@@ -81,7 +82,7 @@ impl Runtime {
                 skills.ids.retain(|id| !ids.contains(id));
             }
         };
-        self.inner.remains.update(name, drop).await
+        self.inner.remains.update(name, SystemClock.deadline(STOPPING), drop).await
     }
 }
 
@@ -214,6 +215,6 @@ async fn settle(
             skills.ids.retain(|id| !is_hopeless && !gone.contains(id));
         }
     };
-    runtime.inner.remains.update(name, changed).await?;
+    runtime.inner.remains.update(name, SystemClock.deadline(FOR_ONE), changed).await?;
     Ok(carried)
 }
