@@ -105,7 +105,7 @@ async fn part_a_host_that_halts_over_a_deletion() {
     .unwrap();
 }
 
-/// A host that has come so far, and was killed.
+/// A host that has come so far, and was killed. The service is silent yet: what was on its way may arrive later.
 async fn killed(host: &Host, fake: &FakeMessages, deed: Deed, mark: Mark) {
     let part = Part { folder: host.folder().to_owned(), service: fake.base_url(), deed, mark };
     let name = "runtime_remains_killed::part_a_host_that_halts_over_a_deletion";
@@ -123,7 +123,6 @@ async fn killed(host: &Host, fake: &FakeMessages, deed: Deed, mark: Mark) {
     }
     drop(dying);
     assert_eq!(fake.received() > received, mark == Mark::Asked);
-    fake.set_hosted_outage(None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,6 +135,7 @@ async fn a_session_is_whole_or_its_files_go_wherever_its_host_is_killed() {
         runtime.shutdown(soon()).await.unwrap();
         killed(&host, &fake, Deed::Session(mine.id()), mark).await;
         assert_eq!((notes(&host).len(), fake.files().len()), (1, 4), "{mark:?}");
+        fake.set_hosted_outage(None);
 
         let runtime = Runtime::spawn(options(&host, &fake.base_url(), KEY)).await.unwrap();
         let ids = runtime.session_ids(&tenant("acme")).await.unwrap();
@@ -167,6 +167,7 @@ async fn the_files_of_a_tenant_go_wherever_its_host_is_killed() {
         runtime.shutdown(soon()).await.unwrap();
         killed(&host, &fake, Deed::Tenant, mark).await;
         assert_eq!((notes(&host).len(), fake.files().len()), (1, 6), "{mark:?}");
+        fake.set_hosted_outage(None);
 
         // The start completes it here.
         let runtime = Runtime::spawn(options(&host, &fake.base_url(), KEY)).await.unwrap();
