@@ -46,19 +46,25 @@ pub enum Removed {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemovalError {
-    /// The service is not to be reached, fails, or has too much to do: that passes.
+    /// The service is not to be reached, does not answer in time, or has too much to do: that passes. Others would only wait as well.
     #[error("{reason}")]
     Unreachable {
         /// What happened.
         reason: String,
     },
-    /// The service does not know the key, or it may not do this. All others of it would be refused as well.
+    /// The service answered, and did not delete this one now: that may pass. It says nothing of others.
+    #[error("{reason}")]
+    Failed {
+        /// What happened.
+        reason: String,
+    },
+    /// The service does not know the key. All others of it would be refused as well.
     #[error("{reason}")]
     KeyRefused {
         /// What the service said.
         reason: String,
     },
-    /// The service does not delete this one.
+    /// The service does not delete this one, or not under this key. It says nothing of others.
     #[error("{reason}")]
     Refused {
         /// What the service said.

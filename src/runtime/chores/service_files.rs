@@ -12,7 +12,7 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 use futures_util::future::BoxFuture;
 
 use super::super::handle::Runtime;
-use super::super::remains::{Silent, carry};
+use super::super::remains::{Carried, Silent, carry};
 use super::premises::Premises;
 
 /// What it is called.
@@ -43,6 +43,16 @@ struct Failing {
     passes: u32,
 }
 
+/// What came of a note in a run.
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    /// Some of it is gone, or nothing was to be done.
+    WentOn,
+    Failed,
+    /// The service did not answer others before it: nothing of it was tried, and nothing has failed.
+    Skipped,
+}
+
 impl State {
     /// The notes that are due in this run, in their order, those behind the last one first.
     fn due(&mut self, names: &[String]) -> Vec<String> {
@@ -58,15 +68,18 @@ impl State {
         due
     }
 
-    fn note(&mut self, name: &str, has_failed: bool) {
-        self.last = Some(name.to_owned());
-        if !has_failed {
-            self.failing.remove(name);
-            return;
+    fn note(&mut self, name: &str, outcome: Outcome) {
+        match outcome {
+            // The next run begins with it.
+            Outcome::Skipped => return,
+            Outcome::WentOn => drop(self.failing.remove(name)),
+            Outcome::Failed => {
+                let failing = self.failing.entry(name.to_owned()).or_default();
+                failing.passes = 2_u32.saturating_pow(failing.times).saturating_sub(1).min(MOST_PASSED - 1);
+                failing.times = failing.times.saturating_add(1);
+            }
         }
-        let failing = self.failing.entry(name.to_owned()).or_default();
-        failing.passes = 2_u32.saturating_pow(failing.times).saturating_sub(1).min(MOST_PASSED - 1);
-        failing.times = failing.times.saturating_add(1);
+        self.last = Some(name.to_owned());
     }
 }
 
@@ -88,13 +101,18 @@ impl ServiceFiles {
                 break;
             }
             // One that cannot be read, or looked after, does not hold up the others.
-            let (failure, its) = match carry(runtime, &name, &mut silent, deadline).await {
-                Ok(carried) => (carried.failure, carried.gone),
-                Err(error) => (Some(error.to_string()), 0),
-            };
+            let carried = carry(runtime, &name, &mut silent, deadline).await;
+            let carried = carried
+                .unwrap_or_else(|error| Carried { failure: Some(error.to_string()), ..Carried::default() });
+            let Carried { gone: its, failure, is_skipped, .. } = carried;
             gone += its;
-            // What goes on goes on, whatever of it is refused.
-            self.state().note(&name, failure.is_some() && its == 0);
+            let outcome = match &failure {
+                Some(_) if its == 0 => Outcome::Failed,
+                None if its == 0 && is_skipped => Outcome::Skipped,
+                // What goes on goes on, whatever of it is refused.
+                _ => Outcome::WentOn,
+            };
+            self.state().note(&name, outcome);
             failed = failed.or(failure);
         }
         match failed {
@@ -139,23 +157,37 @@ mod tests {
         for run in 0..1_000 {
             if !state.due(&names(&["a"])).is_empty() {
                 tried.push(run);
-                state.note("a", true);
+                state.note("a", Outcome::Failed);
             }
         }
         assert_eq!(tried[..9], [0, 1, 3, 7, 15, 31, 63, 127, 199]);
         assert_eq!(tried.last(), Some(&991));
-        state.note("a", false);
+        state.note("a", Outcome::WentOn);
         assert_eq!(state.due(&names(&["a"])), ["a"], "it went well, and more is left");
+    }
+
+    #[test]
+    fn who_was_only_skipped_is_first_the_next_time_and_waits_for_no_run() {
+        let mut state = State::default();
+        let all = names(&["a", "b", "c"]);
+        let mut first = Vec::new();
+        for _ in 0..3 {
+            let due = state.due(&all);
+            first.push(due[0].clone());
+            state.note(&due[0], Outcome::Failed);
+            due[1..].iter().for_each(|name| state.note(name, Outcome::Skipped));
+        }
+        assert_eq!(first, all);
     }
 
     #[test]
     fn a_run_goes_on_where_the_one_before_it_ended() {
         let mut state = State::default();
         assert_eq!(state.due(&names(&["a", "b", "c"])), ["a", "b", "c"]);
-        state.note("a", false);
+        state.note("a", Outcome::WentOn);
         assert_eq!(state.due(&names(&["a", "b", "c"])), ["b", "c", "a"]);
-        state.note("b", true);
-        state.note("b", true);
+        state.note("b", Outcome::Failed);
+        state.note("b", Outcome::Failed);
         assert_eq!(state.due(&names(&["a", "b", "c"])), ["c", "a"]);
         // What is gone is not remembered.
         assert_eq!(state.due(&names(&["a"])), ["a"]);

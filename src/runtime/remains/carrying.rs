@@ -2,7 +2,7 @@
 //!
 //! State: none but the notes. Broken off anywhere, it is begun again: what was deleted is absent then, which is as good.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +21,15 @@ use super::report::{LeftAtService, SkillsAtService};
 const AT_A_TIME: usize = 4;
 /// The most files of one note that are deleted before others have their turn.
 const SLICE: usize = 200;
+/// How many files of an account fail one after the other before it counts as one that does not answer.
+pub(super) const MOST_FAILURES: usize = 3;
+/// Why nothing was asked of a service.
+const SKIPPED: &str = "the service did not answer others just before";
 /// Why a file counts as refused that another key than the one of then does not know.
 const NOT_UNDER_THIS_KEY: &str =
     "the key that is known now has no such file, and it is not known to be the one of then";
+/// Why what was not tried is left.
+const NO_TIME: &str = "there was no time for it yet";
 /// How long the deletion of one file may take.
 pub(super) const FOR_ONE: Duration = Duration::from_secs(20);
 /// How long others who change notes are waited for at least.
@@ -40,11 +46,51 @@ pub(crate) struct Carried {
     pub(crate) skills: Option<SkillsAtService>,
     /// Why some of it could not be deleted: it is to be tried later, and not at once.
     pub(crate) failure: Option<String>,
+    /// Some of it was not even asked for, since the service did not answer others just before. It has failed in nothing.
+    pub(crate) is_skipped: bool,
 }
 
-/// The accounts at services that did not answer: nothing more is asked of them for now.
+/// The accounts at services that do not answer: nothing more is asked of them for now.
 #[derive(Debug, Default)]
-pub(crate) struct Silent(BTreeSet<String>);
+pub(crate) struct Silent(BTreeMap<String, Answering>);
+
+/// How an account answers.
+#[derive(Debug)]
+enum Answering {
+    /// Since it last did what it was asked, or refused it, it failed to delete these.
+    Failing(BTreeSet<String>),
+    /// It did not answer.
+    Not,
+}
+
+impl Silent {
+    /// Whether this account is to be left alone: it does not answer, or fails whatever it is asked.
+    fn has(&self, account: &str) -> bool {
+        match self.0.get(account) {
+            Some(Answering::Failing(files)) => files.len() >= MOST_FAILURES,
+            Some(Answering::Not) => true,
+            None => false,
+        }
+    }
+
+    fn answers(&mut self, account: &str) {
+        if let Some(Answering::Failing(_)) = self.0.get(account) {
+            self.0.remove(account);
+        }
+    }
+
+    fn fails(&mut self, account: &str, file: &str) {
+        let answering =
+            self.0.entry(account.to_owned()).or_insert_with(|| Answering::Failing(BTreeSet::new()));
+        if let Answering::Failing(files) = answering {
+            files.insert(file.to_owned());
+        }
+    }
+
+    fn does_not_answer(&mut self, account: &str) {
+        self.0.insert(account.to_owned(), Answering::Not);
+    }
+}
 
 /// What came of some files of one session.
 #[derive(Default)]
@@ -58,8 +104,8 @@ struct Tried {
     passing: BTreeSet<String>,
     /// Why not now.
     why_not: Option<String>,
-    /// The service does not answer, or not now: whatever else is asked of it would only wait.
-    is_silent: bool,
+    /// The service did not answer others just before, so it was not asked.
+    is_skipped: bool,
 }
 
 impl Tried {
@@ -110,8 +156,9 @@ pub(crate) async fn carry(
         carried.gone += tried.gone.len() as u64;
         let rest = left.files.iter().filter(|file| !tried.gone.contains(*file)).cloned().collect::<Vec<_>>();
         let failure = tried.why.clone().or(tried.why_not.clone());
+        carried.is_skipped |= tried.is_skipped;
         if !rest.is_empty() {
-            let reason = failure.as_deref().unwrap_or("there was no time for it yet");
+            let reason = failure.as_deref().unwrap_or(if tried.is_skipped { SKIPPED } else { NO_TIME });
             carried.left.push(FilesLeft { files: rest, ..left.clone() }.report(reason));
         }
         carried.failure = carried.failure.or(failure);
@@ -128,7 +175,9 @@ pub(crate) async fn carry(
         .into_iter()
         .map(|(left, tried)| (left.session, tried.gone, tried.refused, tried.passing))
         .collect();
-    let is_put_behind = is_refused || done.iter().any(|(.., passing)| !passing.is_empty());
+    let failed: BTreeSet<_> =
+        done.iter().filter(|(.., passing)| !passing.is_empty()).map(|(session, ..)| *session).collect();
+    let is_put_behind = is_refused || !failed.is_empty();
     let changed = move |noted: &mut Remains| {
         noted.refusals += u32::from(is_refused);
         for (session, gone, refused, passing) in &done {
@@ -140,6 +189,7 @@ pub(crate) async fn carry(
             }
             noted.put_behind(*session, passing);
         }
+        noted.put_sessions_behind(&failed);
     };
     if carried.gone > 0 || is_put_behind {
         shelf.update(name, for_note(deadline), changed).await?;
@@ -181,18 +231,27 @@ async fn try_some(
         return tried.all_refused(left, reason);
     }
     let name = format!("{} {}", account.service, account.key);
-    if silent.0.contains(&name) {
-        tried.why_not = Some("the service did not answer others just before".to_owned());
+    if silent.has(&name) {
+        tried.is_skipped = true;
         return tried;
     }
     let is_same_key = left.account.as_ref().is_some_and(|then| then.key == account.key);
     let files: Vec<&String> = left.files.iter().take(room).collect();
     for some in files.chunks(AT_A_TIME) {
-        if SystemClock.remaining(deadline).is_zero() || tried.is_silent {
+        if SystemClock.remaining(deadline).is_zero() || silent.has(&name) {
             break;
         }
+        let mut key_refused = None;
         let removing = some.iter().map(|id| remove(&removal, id, deadline));
+        // What became of each is known before anything is made of it.
         for (id, removed) in some.iter().zip(join_all(removing).await) {
+            match &removed {
+                Err(RemovalError::Unreachable { .. }) => silent.does_not_answer(&name),
+                Ok(_) | Err(RemovalError::KeyRefused { .. } | RemovalError::Refused { .. }) => {
+                    silent.answers(&name);
+                }
+                Err(_) => silent.fails(&name, id),
+            }
             let outcome = match removed {
                 Ok(Removed::Deleted) => ServiceFiles::Deleted,
                 Ok(Removed::Absent) if is_same_key => ServiceFiles::Absent,
@@ -200,13 +259,15 @@ async fn try_some(
                     tried.refused(id, NOT_UNDER_THIS_KEY.to_owned());
                     continue;
                 }
-                Err(RemovalError::KeyRefused { reason }) => return tried.all_refused(left, reason),
+                Err(RemovalError::KeyRefused { reason }) => {
+                    key_refused = Some(reason);
+                    continue;
+                }
                 Err(RemovalError::Refused { reason }) => {
                     tried.refused(id, reason);
                     continue;
                 }
                 Err(error) => {
-                    tried.is_silent |= matches!(error, RemovalError::Unreachable { .. });
                     tried.why_not = Some(error.to_string());
                     tried.passing.insert((*id).clone());
                     continue;
@@ -215,9 +276,9 @@ async fn try_some(
             outcome.count(1);
             tried.gone.insert((*id).clone());
         }
-    }
-    if tried.is_silent {
-        silent.0.insert(name);
+        if let Some(reason) = key_refused {
+            return tried.all_refused(left, reason);
+        }
     }
     tried
 }
@@ -238,6 +299,39 @@ async fn remove(
         removed = removal.remove(id) => removed,
         () = SystemClock.sleep_until(deadline) => {
             Err(RemovalError::Unreachable { reason: "the service did not answer in time".to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_left_alone_when_it_does_not_answer_or_fails_of_several_files_in_a_row() {
+        // Small: it fails of that one; large: it does not answer; `+`: it does what it is asked, or refuses it.
+        for (said, expected) in [
+            ("", false),
+            ("A", true),
+            ("A+", true),
+            ("aA+", true),
+            ("ab", false),
+            ("aaaa", false),
+            ("abc", true),
+            ("ab+c", false),
+            ("ab+cde", true),
+            // Beside the others of that moment.
+            ("abc+", false),
+        ] {
+            let mut silent = Silent::default();
+            for file in said.chars() {
+                match file {
+                    '+' => silent.answers("it"),
+                    'A'..='Z' => silent.does_not_answer("it"),
+                    file => silent.fails("it", &file.to_string()),
+                }
+            }
+            assert_eq!((silent.has("it"), silent.has("another")), (expected, false), "{said}");
         }
     }
 }

@@ -14,7 +14,7 @@ mod shelf;
 #[cfg(feature = "anthropic")]
 mod skills;
 
-pub(super) use carrying::{Silent, carry};
+pub(super) use carrying::{Carried, Silent, carry};
 pub(super) use parting::Parting;
 pub(super) use shelf::Shelf;
 

@@ -143,6 +143,11 @@ impl Remains {
         }
     }
 
+    /// Puts these sessions behind the others, which have their turn first then.
+    pub(super) fn put_sessions_behind(&mut self, failed: &BTreeSet<SessionId>) {
+        self.left.sort_by_key(|left| failed.contains(&left.session));
+    }
+
     /// Whether what is refused once more is not asked for again.
     pub(super) fn is_hopeless(&self, now: Timestamp) -> bool {
         self.refusals >= MOST_REFUSALS && now.since(self.since) >= LONGEST_REFUSED
@@ -183,6 +188,19 @@ mod tests {
         assert_eq!(noted, remains(&["b", "c", "a"]));
         noted.put_behind(SessionId::from_bits(2), &["b".to_owned()].into());
         assert_eq!(noted, remains(&["b", "c", "a"]));
+    }
+
+    #[test]
+    fn sessions_of_which_something_failed_let_the_others_go_first() {
+        let mut noted = remains(&["a"]);
+        for number in [2, 3] {
+            noted.left.push(FilesLeft { session: SessionId::from_bits(number), ..noted.left[0].clone() });
+        }
+        let sessions =
+            |numbers: &[u128]| numbers.iter().map(|number| SessionId::from_bits(*number)).collect();
+        noted.put_sessions_behind(&sessions(&[1, 2]));
+        let seen: Vec<SessionId> = noted.left.iter().map(|left| left.session).collect();
+        assert_eq!(seen, [3, 1, 2].map(SessionId::from_bits));
     }
 
     #[test]

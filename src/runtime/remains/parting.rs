@@ -53,7 +53,11 @@ impl Runtime {
                     carried = carry(self, &name, &mut silent, deadline) => carried,
                 };
                 match carried {
-                    Ok(Carried { gone, failure: None, left, .. }) if gone > 0 && !left.is_empty() => continue,
+                    Ok(Carried { gone, failure: None, is_skipped: false, left, .. })
+                        if gone > 0 && !left.is_empty() =>
+                    {
+                        continue;
+                    }
                     Ok(carried) => {
                         deletion.left.extend(carried.left);
                         deletion.skills.extend(carried.skills);

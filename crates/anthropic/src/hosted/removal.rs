@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::hosted::file_ids::{produced_files, uploaded_file};
 use crate::hosted::sync::Account;
-use crate::hosted::{FileId, Files, HostedErrorKind};
+use crate::hosted::{FileId, Files, HostedError, HostedErrorKind};
 
 /// Deletes files of sessions under one key.
 ///
@@ -46,10 +46,17 @@ impl FileRemoval for HostedRemoval {
             let reason = error.to_string();
             Err(match error.kind() {
                 Kind::NotFound => return Ok(Removed::Absent),
-                Kind::WrongKey | Kind::Forbidden => RemovalError::KeyRefused { reason },
-                Kind::Refused | Kind::InvalidId => RemovalError::Refused { reason },
-                _ => RemovalError::Unreachable { reason },
+                Kind::WrongKey => RemovalError::KeyRefused { reason },
+                Kind::Forbidden | Kind::Refused | Kind::InvalidId => RemovalError::Refused { reason },
+                Kind::RateLimited | Kind::Connection | Kind::Timeout => RemovalError::Unreachable { reason },
+                Kind::Service if is_overloaded(&error) => RemovalError::Unreachable { reason },
+                _ => RemovalError::Failed { reason },
             })
         })
     }
+}
+
+/// Whether the service has too much to do for anything; else it fails of this file alone, as far as is known.
+fn is_overloaded(error: &HostedError) -> bool {
+    matches!(error.status_code(), Some(503 | 529))
 }

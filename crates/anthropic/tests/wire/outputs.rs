@@ -99,11 +99,14 @@ async fn what_becomes_of_a_removal_is_told_apart() {
         (answer("200 OK", &JSON, r#"{"id":"file_1","type":"file_deleted"}"#), Ok(Removed::Deleted)),
         (error("404 None", &JSON, "not_found_error", "no such file"), Ok(Removed::Absent)),
         (error("401 No", &JSON, "authentication_error", "who?"), Err("key")),
-        (error("403 No", &JSON, "permission_error", "not you"), Err("key")),
+        (error("403 No", &JSON, "permission_error", "not you"), Err("refused")),
         (error("400 Bad", &JSON, "invalid_request_error", "not this"), Err("refused")),
-        (error("409 Busy", &JSON, "invalid_request_error", "in use"), Err("unreachable")),
+        (error("408 Late", &JSON, "timeout_error", "again"), Err("unreachable")),
+        (error("409 Busy", &JSON, "invalid_request_error", "in use"), Err("failed")),
         (error("429 Slow", &JSON, "rate_limit_error", "later"), Err("unreachable")),
-        (error("500 Oops", &JSON, "api_error", "later"), Err("unreachable")),
+        (error("500 Oops", &JSON, "api_error", "later"), Err("failed")),
+        (error("503 Full", &JSON, "api_error", "later"), Err("unreachable")),
+        (error("529 Full", &JSON, "overloaded_error", "later"), Err("unreachable")),
     ];
     for (said, expected) in answers {
         let server = Server::answers(vec![said]).await;
@@ -113,6 +116,7 @@ async fn what_becomes_of_a_removal_is_told_apart() {
         let removed = removal.remove("file_1").await.map_err(|error| match error {
             RemovalError::KeyRefused { .. } => "key",
             RemovalError::Refused { .. } => "refused",
+            RemovalError::Failed { .. } => "failed",
             _ => "unreachable",
         });
         assert_eq!(removed, expected);
