@@ -199,7 +199,7 @@ async fn a_service_that_is_down_holds_up_no_deletion_and_what_is_left_goes_later
     runtime.shutdown(soon()).await.unwrap();
 }
 
-async fn until(is_so: impl Fn() -> bool) {
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
     let deadline = soon();
     while !is_so() {
         assert!(!SystemClock.remaining(deadline).is_zero(), "it does not come to that");

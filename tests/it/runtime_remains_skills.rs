@@ -5,10 +5,13 @@ use std::collections::BTreeSet;
 use conjure::{ExecutorKind, Runtime, RuntimeOptions, SkillFate, TenantPolicy};
 use conjure_anthropic::fake::FakeMessages;
 use conjure_anthropic::hosted::{SkillId, SkillSource, SkillSync};
+use conjure_conversation::ApiErrorKind;
 use futures_util::TryStreamExt as _;
 
 use crate::runtime_bed::{Host, soon, tenant};
-use crate::runtime_remains::{CHORE, KEY, carried, client, is_down, notes, options, service};
+use crate::runtime_remains::{
+    CHORE, KEY, age, carried, client, is_down, notes, options, outage, service, until,
+};
 
 /// A skill of this name, uploaded under this key from the data folder of this host. Their ids, of all that it has uploaded.
 async fn pushed(host: &Host, fake: &FakeMessages, key: &str, name: &str) -> BTreeSet<SkillId> {
@@ -95,5 +98,77 @@ async fn a_skill_that_is_pushed_again_before_it_was_deleted_stays() {
     assert_eq!(pushed(&host, &fake, "sk-of-acme", "greeting").await, its);
     runtime.janitor().run(CHORE, soon()).await.unwrap();
     assert_eq!((skills(&fake).await, notes(&host).len()), (its, 0));
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_skill_is_given_up_when_it_was_refused_and_no_other_with_it() {
+    let host = Host::new(ExecutorKind::Local);
+    let fake = service().await;
+    std::fs::create_dir(host.data()).unwrap();
+    let runtime = Runtime::spawn(with_keys(&host, &fake, &[("acme", "sk-of-acme")])).await.unwrap();
+    for name in ["greeting", "greets-again"] {
+        pushed(&host, &fake, "sk-of-acme", name).await;
+    }
+    fake.set_hosted_outage(outage(ApiErrorKind::Permission, 403));
+    let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
+    let [left] = deletion.skills.as_slice() else { panic!("{deletion:?}") };
+    assert_eq!((left.fate, left.skills.len()), (SkillFate::Later, 2));
+    fake.set_hosted_outage(None);
+    age(&host, 20);
+    // It refuses the one, and fails of the other.
+    fake.add_hosted_fault(outage(ApiErrorKind::Permission, 403).unwrap());
+    fake.add_hosted_fault(is_down().unwrap());
+    assert!(carried(&runtime).await.unwrap_err().contains("500"));
+    assert_eq!((skills(&fake).await.len(), notes(&host).len()), (2, 1));
+    assert_eq!(carried(&runtime).await, Ok(1));
+    assert_eq!((skills(&fake).await.len(), notes(&host).len()), (1, 0), "the one stays");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn skills_that_keep_failing_hold_up_no_others() {
+    let host = Host::new(ExecutorKind::Local);
+    let fake = service().await;
+    std::fs::create_dir(host.data()).unwrap();
+    let runtime = Runtime::spawn(with_keys(&host, &fake, &[("acme", "sk-of-acme")])).await.unwrap();
+    for name in ["a", "b", "c", "d"] {
+        pushed(&host, &fake, "sk-of-acme", name).await;
+    }
+    fake.set_hosted_outage(is_down());
+    assert_eq!(runtime.delete_tenant(&tenant("acme")).await.unwrap().skills[0].skills.len(), 4);
+    fake.set_hosted_outage(None);
+    // Three have failed, and the one that was not tried is the first now.
+    let asked = fake.requests().len();
+    fake.add_hosted_fault(is_down().unwrap());
+    assert_eq!(carried(&runtime).await, Ok(3));
+    let first = fake.requests()[asked].path().to_owned();
+    let [left] = skills(&fake).await.into_iter().collect::<Vec<_>>().try_into().unwrap();
+    assert!(first.contains(left.as_str()), "{first}");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn while_somebody_pushes_no_skill_is_deleted() {
+    let host = Host::new(ExecutorKind::Local);
+    let fake = service().await;
+    std::fs::create_dir(host.data()).unwrap();
+    let its = pushed(&host, &fake, "sk-of-acme", "greeting").await;
+    let runtime = Runtime::spawn(with_keys(&host, &fake, &[("acme", "sk-of-acme")])).await.unwrap();
+    fake.set_hosted_outage(is_down());
+    assert_eq!(runtime.delete_tenant(&tenant("acme")).await.unwrap().skills.len(), 1);
+    fake.set_hosted_outage(None);
+    // A push may have found it by its title, and be about to put that down.
+    let path = host.data().join("hosted/skills.lock");
+    let lock = std::fs::File::open(&path).unwrap();
+    lock.lock().unwrap();
+    let error = carried(&runtime).await.unwrap_err();
+    assert!(error.contains("another push is under way"), "{error}");
+    assert_eq!((skills(&fake).await, notes(&host).len()), (its, 1));
+    drop(lock);
+    // A process that another test is just starting has what was open here until it runs its program.
+    until(|| std::fs::File::open(&path).unwrap().try_lock_shared().is_ok()).await;
+    assert_eq!(carried(&runtime).await, Ok(1));
+    assert!(skills(&fake).await.is_empty() && notes(&host).is_empty());
     runtime.shutdown(soon()).await.unwrap();
 }

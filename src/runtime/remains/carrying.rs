@@ -29,7 +29,7 @@ const SKIPPED: &str = "the service did not answer others just before";
 const NOT_UNDER_THIS_KEY: &str =
     "the key that is known now has no such file, and it is not known to be the one of then";
 /// Why what was not tried is left.
-const NO_TIME: &str = "there was no time for it yet";
+pub(super) const NO_TIME: &str = "there was no time for it yet";
 /// How long the deletion of one file may take.
 pub(super) const FOR_ONE: Duration = Duration::from_secs(20);
 /// How long others who change notes are waited for at least.
@@ -43,7 +43,7 @@ pub(crate) struct Carried {
     /// What is there yet, of sessions whose records are gone.
     pub(crate) left: Vec<LeftAtService>,
     /// Skills of a tenant that are there yet.
-    pub(crate) skills: Option<SkillsAtService>,
+    pub(crate) skills: Vec<SkillsAtService>,
     /// Why some of it could not be deleted: it is to be tried later, and not at once.
     pub(crate) failure: Option<String>,
     /// Some of it was not even asked for, since the service did not answer others just before. It has failed in nothing.
@@ -284,7 +284,7 @@ async fn try_some(
 }
 
 /// How long others who change notes are waited for: until then, and for a moment at least.
-fn for_note(deadline: Deadline) -> Deadline {
+pub(super) fn for_note(deadline: Deadline) -> Deadline {
     SystemClock.deadline(SystemClock.remaining(deadline).max(FOR_NOTE))
 }
 

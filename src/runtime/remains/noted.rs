@@ -36,7 +36,8 @@ pub(crate) struct Remains {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SkillsLeft {
     pub(crate) account: Account,
-    pub(crate) ids: BTreeSet<String>,
+    /// Those that failed last behind the others.
+    pub(crate) ids: Vec<String>,
 }
 
 /// The files of one session.
@@ -114,7 +115,8 @@ impl Remains {
         let others = before.left.into_iter().filter(|left| !self.has(left.session)).collect::<Vec<_>>();
         self.left.extend(others);
         if let (Some(skills), Some(before)) = (&mut self.skills, before.skills) {
-            skills.ids.extend(before.ids);
+            let others = before.ids.into_iter().filter(|id| !skills.ids.contains(id)).collect::<Vec<_>>();
+            skills.ids.extend(others);
         }
         self
     }

@@ -1,11 +1,11 @@
 //! Skills that were uploaded for a tenant who is deleted: those that the record of uploads has under a key that is the tenant's alone.
 //!
 //! They are noted before that record forgets them, and deleted when nothing of the tenant is left here. What the record has again by then
-//! was uploaded anew, by whoever comes by that name, and stays.
+//! was uploaded anew, by whoever comes by that name, and stays; nobody uploads while that is looked at and one is deleted.
 
 use std::collections::BTreeSet;
 
-use conjure_anthropic::hosted::{HostedError, HostedErrorKind, HostedRemoval, SkillId, SkillSync};
+use conjure_anthropic::hosted::{Forgotten, HostedErrorKind, HostedRemoval, SkillId, SkillSync, SyncError};
 use conjure_artifact::FileRemoval as _;
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 
@@ -14,7 +14,7 @@ use super::super::error::RuntimeError;
 use super::super::handle::Runtime;
 use super::super::options::Record;
 use super::super::tenants::OwnKey;
-use super::carrying::{Carried, FOR_ONE};
+use super::carrying::{Carried, FOR_ONE, MOST_FAILURES, NO_TIME, for_note};
 use super::noted::{Account, Remains, SkillsLeft};
 use super::parting::Parting;
 use super::report::{SkillFate, SkillsAtService};
@@ -60,7 +60,7 @@ impl Runtime {
             stay(&ids, "others have the same key".to_owned());
             return Ok(());
         }
-        let skills = SkillsLeft { account: account.clone(), ids: ids.clone() };
+        let skills = SkillsLeft { account: account.clone(), ids: ids.iter().cloned().collect() };
         let remains = Remains::of_skills(tenant.clone(), SystemClock.timestamp(), skills);
         let name = self.inner.remains.put(remains).await?;
         if let Err(error) = sync.forget(ids.iter().map(|id| SkillId::new(id.as_str())).collect()).await {
@@ -90,9 +90,6 @@ fn account_of(client: &Client) -> Account {
     HostedRemoval::new(client.files()).account().into()
 }
 
-/// After how many failures that may pass the service is left alone for now.
-const MOST_FAILURES: u32 = 3;
-
 /// Deletes skills that are noted.
 pub(super) async fn carry_skills(
     runtime: &Runtime,
@@ -112,70 +109,98 @@ pub(super) async fn carry_skills(
         OwnKey::Shared(_) | OwnKey::None => None,
     };
     let client = client.filter(|client| account_of(client) == skills.account);
-    let (mut gone, mut refused, mut passing) = (BTreeSet::new(), None, None);
-    match client {
-        None => {
-            let reason =
-                "the key that they were uploaded under is not known any more, or not the tenant's alone";
-            refused = Some(reason.to_owned());
+    let tried = match client {
+        None => Tried {
+            refused: skills.ids.iter().cloned().collect(),
+            why: Some(
+                "the key that they were uploaded under is not known any more, or not the tenant's alone"
+                    .to_owned(),
+            ),
+            ..Tried::default()
+        },
+        Some(client) => try_some(&runtime.uploads_of(&client), skills, deadline).await,
+    };
+    Ok(settle(runtime, name, noted, skills, tried, deadline).await)
+}
+
+/// What came of some skills.
+#[derive(Default)]
+struct Tried {
+    /// They are gone, or were uploaded anew.
+    gone: BTreeSet<String>,
+    /// The service refused these, or there is no key.
+    refused: BTreeSet<String>,
+    /// Why.
+    why: Option<String>,
+    /// These may well be gone later.
+    passing: BTreeSet<String>,
+    /// Why not now.
+    why_not: Option<String>,
+}
+
+/// Why a skill was not deleted.
+enum Failed {
+    /// It may be this one's alone, and may pass by itself.
+    Passing(String),
+    /// The service refuses.
+    Refused(String),
+    /// The record of uploads cannot be had. Without knowing what was uploaded anew, none is deleted.
+    Record(String),
+}
+
+async fn try_some(sync: &SkillSync, skills: &SkillsLeft, deadline: Deadline) -> Tried {
+    let mut tried = Tried::default();
+    let mut failures = 0;
+    for id in &skills.ids {
+        if failures == MOST_FAILURES || SystemClock.remaining(deadline).is_zero() {
+            break;
         }
-        Some(client) => {
-            let anew = match runtime.uploads_of(&client).remembered().await {
-                Ok(known) => known.into_values().map(|id| id.as_str().to_owned()).collect(),
-                Err(error) => {
-                    passing = Some(error.to_string());
-                    BTreeSet::new()
-                }
-            };
-            // Without knowing what was uploaded anew, none is deleted.
-            let mut failures = if passing.is_some() { MOST_FAILURES } else { 0 };
-            for id in &skills.ids {
-                if failures == MOST_FAILURES || SystemClock.remaining(deadline).is_zero() {
-                    break;
-                }
-                if anew.contains(id) {
-                    gone.insert(id.clone());
-                    continue;
-                }
-                match delete(&client, id, deadline).await {
-                    Ok(()) => drop(gone.insert(id.clone())),
-                    // It may be this one's alone.
-                    Err((Lasting::Passes, reason)) => {
-                        failures += 1;
-                        passing = Some(reason);
-                    }
-                    Err((Lasting::Stays, reason)) => refused = Some(reason),
-                }
+        failures = match delete(sync, id, deadline).await {
+            Ok(()) => {
+                tried.gone.insert(id.clone());
+                0
             }
-        }
+            Err(Failed::Refused(reason)) => {
+                tried.refused.insert(id.clone());
+                tried.why = Some(reason);
+                0
+            }
+            Err(Failed::Passing(reason)) => {
+                tried.passing.insert(id.clone());
+                tried.why_not = Some(reason);
+                failures + 1
+            }
+            Err(Failed::Record(reason)) => {
+                tried.why_not = Some(reason);
+                break;
+            }
+        };
     }
-    settle(runtime, name, noted, skills, gone, refused, passing).await
+    tried
 }
 
-/// Whether a failure may pass by itself.
-enum Lasting {
-    Passes,
-    Stays,
-}
-
-async fn delete(client: &Client, id: &str, deadline: Deadline) -> Result<(), (Lasting, String)> {
+/// Deletes one that is not remembered: what somebody has pushed anew stays, and is none of those that are noted any more.
+async fn delete(sync: &SkillSync, id: &str, deadline: Deadline) -> Result<(), Failed> {
     use HostedErrorKind as Kind;
-    let (skills, id) = (client.skills(), SkillId::new(id));
+    let id = SkillId::new(id);
     let deadline = SystemClock.deadline(FOR_ONE).earlier(deadline);
-    let deleted: Result<(), HostedError> = tokio::select! {
+    let deleted = tokio::select! {
         biased;
-        deleted = skills.delete_with_versions(&id) => deleted,
+        deleted = sync.delete_forgotten(&id) => deleted,
         () = SystemClock.sleep_until(deadline) => {
-            return Err((Lasting::Passes, "the service did not answer in time".to_owned()));
+            return Err(Failed::Passing("the service did not answer in time".to_owned()));
         }
     };
-    let Err(error) = deleted else { return Ok(()) };
-    match error.kind() {
-        Kind::NotFound => Ok(()),
-        Kind::WrongKey | Kind::Forbidden | Kind::Refused | Kind::InvalidId => {
-            Err((Lasting::Stays, error.to_string()))
-        }
-        _ => Err((Lasting::Passes, error.to_string())),
+    match deleted {
+        Ok(Forgotten::Deleted | Forgotten::Remembered) => Ok(()),
+        Err(SyncError::Service(error)) => Err(match error.kind() {
+            Kind::WrongKey | Kind::Forbidden | Kind::Refused | Kind::InvalidId => {
+                Failed::Refused(error.to_string())
+            }
+            _ => Failed::Passing(error.to_string()),
+        }),
+        // Such as while somebody pushes, who may be about to remember it.
+        Err(error) => Err(Failed::Record(error.to_string())),
     }
 }
 
@@ -185,36 +210,49 @@ async fn settle(
     name: &str,
     noted: &Remains,
     skills: &SkillsLeft,
-    gone: BTreeSet<String>,
-    refused: Option<String>,
-    passing: Option<String>,
-) -> Result<Carried, RuntimeError> {
-    let rest: Vec<String> = skills.ids.difference(&gone).cloned().collect();
-    let is_refused = refused.is_some();
-    let is_hopeless = is_refused && noted.is_hopeless(SystemClock.timestamp());
-    let failure = passing.or(refused);
-    let reason = failure.clone().unwrap_or_else(|| "there was no time for it yet".to_owned());
-    let service = skills.account.service.clone();
-    if is_hopeless {
-        let tenant = &noted.tenant;
+    tried: Tried,
+    deadline: Deadline,
+) -> Carried {
+    let Tried { gone, refused, why, passing, why_not } = tried;
+    let is_refused = !refused.is_empty();
+    let given_up = if is_refused && noted.is_hopeless(SystemClock.timestamp()) {
+        refused.clone()
+    } else {
+        BTreeSet::new()
+    };
+    let service = &skills.account.service;
+    let left = |fate: SkillFate, reason: Option<&String>| {
+        let ids = skills.ids.iter().filter(|id| !gone.contains(*id));
+        let ids: Vec<String> =
+            ids.filter(|id| given_up.contains(*id) == (fate == SkillFate::Stay)).cloned().collect();
+        let reason = reason.map_or(NO_TIME, String::as_str).to_owned();
+        (!ids.is_empty()).then(|| SkillsAtService { service: service.clone(), skills: ids, fate, reason })
+    };
+    if !given_up.is_empty() {
+        let (tenant, reason) = (&noted.tenant, why.as_deref().unwrap_or_default());
         tracing::warn!(
-            %tenant, service, skills = ?rest, reason,
+            %tenant, service, skills = ?given_up, reason,
             "skills of a deleted tenant stay at the service for good, unless somebody deletes them there: it refuses"
         );
     }
-    let fate = if is_hopeless { SkillFate::Stay } else { SkillFate::Later };
-    let carried = Carried {
+    let stay = left(SkillFate::Stay, why.as_ref());
+    let later = left(SkillFate::Later, why_not.as_ref().or(why.as_ref()));
+    let mut carried = Carried {
         gone: gone.len() as u64,
-        skills: (!rest.is_empty()).then_some(SkillsAtService { service, skills: rest, fate, reason }),
-        failure,
+        skills: stay.into_iter().chain(later).collect(),
+        failure: why_not.or(why),
         ..Carried::default()
     };
     let changed = move |noted: &mut Remains| {
         noted.refusals += u32::from(is_refused);
         if let Some(skills) = &mut noted.skills {
-            skills.ids.retain(|id| !is_hopeless && !gone.contains(id));
+            skills.ids.retain(|id| !gone.contains(id) && !given_up.contains(id));
+            // The others have their turn first.
+            skills.ids.sort_by_key(|id| refused.contains(id) || passing.contains(id));
         }
     };
-    runtime.inner.remains.update(name, SystemClock.deadline(FOR_ONE), changed).await?;
-    Ok(carried)
+    if let Err(error) = runtime.inner.remains.update(name, for_note(deadline), changed).await {
+        carried.failure = Some(error.to_string());
+    }
+    carried
 }

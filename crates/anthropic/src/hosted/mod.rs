@@ -54,8 +54,8 @@ pub use record::{FileRecord, SkillRecord, VersionRecord};
 pub use removal::HostedRemoval;
 pub use skills::{Skills, Upload};
 pub use sync::{
-    Absent, Deleted, PlannedSkill, Pushed, SkillFailure, SkillSync, Step, SyncError, SyncErrorKind,
-    SyncEvent, SyncPlan, SyncReport, SyncedSkill,
+    Absent, Deleted, Forgotten, PlannedSkill, Pushed, SkillFailure, SkillSync, Step, SyncError,
+    SyncErrorKind, SyncEvent, SyncPlan, SyncReport, SyncedSkill,
 };
 pub use uploads::HostedUploads;
 pub use wishes::Hosted;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
 use conjure_anthropic::hosted::{
-    HostedErrorKind, LATEST, Pushed, SkillFailure, SkillId, SkillRecord, SkillSource, SkillSync, Step,
-    SyncErrorKind, SyncEvent, SyncReport, Upload, VersionId, VersionRecord,
+    Forgotten, HostedErrorKind, LATEST, Pushed, SkillFailure, SkillId, SkillRecord, SkillSource, SkillSync,
+    Step, SyncErrorKind, SyncEvent, SyncReport, Upload, VersionId, VersionRecord,
 };
 use conjure_anthropic::{Client, Config, Profile};
 use conjure_conversation::ApiErrorKind;
@@ -363,6 +363,30 @@ async fn a_skill_is_deleted_with_its_versions_and_forgotten() {
     bed.client().skills().delete_with_versions(&id).await.unwrap();
     bed.sync().delete(&id).await.unwrap_err();
     assert!(!fs::read_to_string(bed.record()).unwrap().contains(id.as_str()));
+}
+
+#[tokio::test]
+async fn a_skill_that_was_forgotten_is_deleted_unless_it_is_remembered_or_somebody_pushes() {
+    let bed = Bed::with(&["a", "b"]).await;
+    let report = bed.push().await;
+    let [a, b] = [0, 1].map(|at| report.skills[at].result().unwrap().skill().clone());
+    bed.sync().forget(vec![a.clone()]).await.unwrap();
+    let lock = fs::File::open(bed.record().with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let busy = bed.sync().delete_forgotten(&a).await.unwrap_err();
+    assert!(busy.kind() == SyncErrorKind::Busy && busy.is_retryable());
+    assert_eq!(bed.custom().await.len(), 2);
+    drop(lock);
+    for (id, expected) in [(&a, Forgotten::Deleted), (&a, Forgotten::Deleted), (&b, Forgotten::Remembered)] {
+        assert_eq!(bed.sync().delete_forgotten(id).await.unwrap(), expected);
+    }
+    let left: Vec<SkillId> = bed.custom().await.into_iter().map(|skill| skill.id).collect();
+    assert_eq!(left, [b]);
+    // The lock is let go of also where the service fails.
+    bed.fake.add_hosted_fault(failure(ApiErrorKind::Permission));
+    let error = bed.sync().delete_forgotten(&a).await.unwrap_err();
+    assert_eq!(error.kind(), SyncErrorKind::Service);
+    assert_eq!(bed.pushed().await, (vec!["a created".to_owned(), "b unchanged".to_owned()], 1));
 }
 
 async fn refused(bed: &Bed, folder: &Path) -> (SyncErrorKind, String) {

@@ -102,6 +102,15 @@ pub struct Deleted {
     pub versions: usize,
 }
 
+/// What became of a skill that was to be deleted unless it is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forgotten {
+    /// It is not at the service any more, or was not.
+    Deleted,
+    /// It is remembered: somebody has pushed it since it was forgotten, and it stays.
+    Remembered,
+}
+
 /// What a comparison came to.
 enum Compared {
     Same,
@@ -197,6 +206,24 @@ impl SkillSync {
             blocking(move || locked.forget(&id)).await?;
         }
         Ok(deleted?)
+    }
+
+    /// Deletes a skill that was forgotten with all its versions, unless it is remembered again. Nobody pushes meanwhile: whoever does so
+    /// later finds it gone. Dropped, it may be called again.
+    ///
+    /// # Errors
+    /// [`SyncError`], such as [`SyncError::Busy`] while somebody pushes, who may be about to remember it: nothing was sent then.
+    pub async fn delete_forgotten(&self, skill: &SkillId) -> Result<Forgotten, SyncError> {
+        let locked = self.locked().await?;
+        if locked.memory().values().any(|known| known.id == *skill) {
+            return Ok(Forgotten::Remembered);
+        }
+        let deleted = self.skills.delete_with_versions(skill).await;
+        drop(locked);
+        match deleted {
+            Err(error) if error.kind() != HostedErrorKind::NotFound => Err(error.into()),
+            _ => Ok(Forgotten::Deleted),
+        }
     }
 
     /// What pushes under this key have put down: which skill of the service each name is. Asks nobody.
