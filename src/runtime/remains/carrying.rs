@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use super::super::error::RuntimeError;
 use super::super::handle::Runtime;
 use super::noted::{FilesLeft, Remains};
-use super::report::{LeftAtService, SkillsAtService};
+use super::report::{LeftAtService, SkillFate, SkillsAtService};
 
 /// How many files are deleted at a time.
 const AT_A_TIME: usize = 4;
@@ -48,6 +48,23 @@ pub(crate) struct Carried {
     pub(crate) failure: Option<String>,
     /// Some of it was not even asked for, since the service did not answer others just before. It has failed in nothing.
     pub(crate) is_skipped: bool,
+}
+
+impl Carried {
+    /// Nothing was looked at: all that is noted counts as left.
+    fn untried(noted: &Remains, reason: &str) -> Self {
+        let skills = noted.skills.as_ref().map(|skills| SkillsAtService {
+            service: skills.account.service.clone(),
+            skills: skills.ids.clone(),
+            fate: SkillFate::Later,
+            reason: reason.to_owned(),
+        });
+        Self {
+            left: noted.left.iter().map(|left| left.report(reason)).collect(),
+            skills: skills.into_iter().collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// The accounts at services that do not answer: nothing more is asked of them for now.
@@ -132,22 +149,38 @@ pub(crate) async fn carry(
     let shelf = &runtime.inner.remains;
     let mut carried = Carried::default();
     let Some(noted) = shelf.get(name).await? else { return Ok(carried) };
+    if SystemClock.remaining(deadline).is_zero() {
+        return Ok(Carried::untried(&noted, NO_TIME));
+    }
     #[cfg(feature = "anthropic")]
     if let Some(skills) = &noted.skills {
         return super::skills::carry_skills(runtime, name, &noted, skills, deadline).await;
     }
-    let records = runtime.records().await?;
+    let records = match within(deadline, runtime.records()).await {
+        None => return Ok(Carried::untried(&noted, NO_TIME)),
+        Some(Err(error)) => {
+            let reason = error.to_string();
+            return Ok(Carried { failure: Some(reason.clone()), ..Carried::untried(&noted, &reason) });
+        }
+        Some(Ok(records)) => records,
+    };
     let mut done = Vec::new();
     let mut room = SLICE;
     for left in &noted.left {
         let key = SessionKey::new(noted.tenant.clone(), left.session);
-        match records.info(&key).await {
-            Err(RuntimeError::NotFound { .. }) => {}
+        match within(deadline, records.info(&key)).await {
+            Some(Err(RuntimeError::NotFound { .. })) => {}
             // It is not deleted, or not yet.
-            Ok(_) => continue,
+            Some(Ok(_)) => continue,
             // It does not hold up the others.
-            Err(error) => {
-                carried.failure = Some(error.to_string());
+            Some(Err(error)) => {
+                let reason = error.to_string();
+                carried.left.push(left.report(&reason));
+                carried.failure = Some(reason);
+                continue;
+            }
+            None => {
+                carried.left.push(left.report(NO_TIME));
                 continue;
             }
         }
@@ -191,8 +224,11 @@ pub(crate) async fn carry(
         }
         noted.put_sessions_behind(&failed);
     };
-    if carried.gone > 0 || is_put_behind {
-        shelf.update(name, for_note(deadline), changed).await?;
+    if (carried.gone > 0 || is_put_behind)
+        && let Err(error) = shelf.update(name, for_note(deadline), changed).await
+    {
+        // What is gone is absent the next time.
+        carried.failure = Some(error.to_string());
     }
     Ok(carried)
 }
@@ -283,6 +319,18 @@ async fn try_some(
     tried
 }
 
+/// What comes of it until then. Where that has passed, it is not begun.
+async fn within<T>(deadline: Deadline, work: impl Future<Output = T>) -> Option<T> {
+    if SystemClock.remaining(deadline).is_zero() {
+        return None;
+    }
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = SystemClock.sleep_until(deadline) => None,
+    }
+}
+
 /// How long others who change notes are waited for: until then, and for a moment at least.
 pub(super) fn for_note(deadline: Deadline) -> Deadline {
     SystemClock.deadline(SystemClock.remaining(deadline).max(FOR_NOTE))
@@ -305,7 +353,45 @@ async fn remove(
 
 #[cfg(test)]
 mod tests {
+    use conjure_base::{SessionId, TenantId};
+
     use super::*;
+    use crate::config::{Config, Environment, ExecutorKind, Settings};
+    use crate::runtime::RuntimeOptions;
+
+    #[tokio::test]
+    async fn when_its_time_is_over_what_is_noted_is_told_and_nothing_is_looked_up() {
+        let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
+        let config = Config::layered(settings, &Environment::default(), None).unwrap();
+        let runtime = Runtime::spawn(RuntimeOptions::from(config).ephemeral()).await.unwrap();
+        let left = FilesLeft {
+            session: SessionId::from_bits(1),
+            model: Some("m".to_owned()),
+            account: None,
+            files: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let noted = Remains::new(TenantId::new("acme").unwrap(), SystemClock.timestamp(), vec![left.clone()]);
+        let shelf = &runtime.inner.remains;
+        let name = shelf.put(noted.clone()).await.unwrap().unwrap();
+        let over = SystemClock.deadline(Duration::ZERO);
+        let carried = carry(&runtime, &name, &mut Silent::default(), over).await.unwrap();
+        assert_eq!((carried.left, carried.failure), (vec![left.report(NO_TIME)], None));
+        assert_eq!(shelf.get(&name).await.unwrap(), Some(noted));
+        assert_eq!(within(over, std::future::ready(1)).await, None);
+        let soon = SystemClock.deadline(Duration::from_secs(60));
+        assert_eq!(within(soon, std::future::ready(1)).await, Some(1));
+        // There is no such model.
+        let carried = carry(&runtime, &name, &mut Silent::default(), soon).await.unwrap();
+        assert!(carried.left[0].reason.contains("`m`"), "{carried:?}");
+        assert_eq!(shelf.get(&name).await.unwrap().unwrap().refusals, 1);
+        runtime.shutdown(soon).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_than_there_is_time_is_left() {
+        let soon = SystemClock.deadline(Duration::from_secs(60));
+        assert_eq!(within(soon, std::future::pending::<()>()).await, None);
+    }
 
     #[test]
     fn an_account_is_left_alone_when_it_does_not_answer_or_fails_of_several_files_in_a_row() {

@@ -15,7 +15,7 @@ use super::super::records::Records;
 use super::carrying::{Carried, Silent, carry};
 use super::found::{Found, files_of, is_damage};
 use super::noted::{FilesLeft, Remains};
-use super::report::{Deletion, LeftAtService, SkillsAtService};
+use super::report::{Deletion, LeftAtService, SkillFate, SkillsAtService};
 
 /// How long a caller waits for a service that is to delete files: what is left then is deleted in the background.
 const AT_SERVICE: Duration = Duration::from_secs(10);
@@ -63,7 +63,24 @@ impl Runtime {
                         deletion.skills.extend(carried.skills);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "what deleted sessions have at services is left to the janitor")
+                        tracing::warn!(%error, "what deleted sessions have at services is left to the janitor");
+                        // It cannot be read what it is.
+                        let reason = error.to_string();
+                        match name.parse() {
+                            Ok(session) => deletion.left.push(LeftAtService {
+                                session,
+                                model: None,
+                                service: None,
+                                files: Vec::new(),
+                                reason,
+                            }),
+                            Err(_) => deletion.skills.push(SkillsAtService {
+                                service: "its model's service".to_owned(),
+                                skills: Vec::new(),
+                                fate: SkillFate::Later,
+                                reason,
+                            }),
+                        }
                     }
                 }
                 break;
