@@ -80,6 +80,7 @@ mod runtime_remains;
 mod runtime_remains_killed;
 mod runtime_remains_refused;
 mod runtime_remains_skills;
+mod runtime_remains_used;
 mod runtime_restarts;
 mod runtime_sandboxes;
 mod runtime_scale;

@@ -125,7 +125,11 @@ impl Runtime {
                 deleted => return deleted,
             }
         }
-        Ok(tree.delete(key, deadline).await?)
+        // It goes as it is by now. What was recorded behind the last look is in no note.
+        tree.delete(key, deadline).await?;
+        let reason = format!("the session was used each of the {LOOKS} times that its record was read");
+        parting.unknown.push(unknown(key, profile, reason));
+        Ok(())
     }
 
     /// Notes what all sessions of a tenant have at services, who go with it.

@@ -48,7 +48,8 @@ pub struct LeftAtService {
     pub model: Option<String>,
     /// The address of the service; `None`: the model was not known to this runtime.
     pub service: Option<String>,
-    /// Their ids. Empty: which they are is not known, as the session's record could not be read, and nothing will delete them.
+    /// Their ids. Empty: which they are is not known, or not of all, as the session's record could not be read, or was written to until
+    /// it was deleted, or what was noted cannot be read; nothing may ever delete them.
     pub files: Vec<String>,
     /// Why they are there yet.
     pub reason: String,
