@@ -14,7 +14,7 @@ use conjure_sandbox::{
 use conjure_toolbox::fake::{FakeCommand, FakeExecutor, exited};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join, join_all};
-use tokio::sync::Semaphore;
+use tokio::sync::{Barrier, Semaphore};
 
 use crate::bed::{id, options, soon};
 
@@ -401,16 +401,31 @@ async fn a_tree_ends_while_a_pause_or_its_end_is_under_way() {
     }
 }
 
+/// All callers meet, and go on when what they call stands still. Nobody calls meanwhile, so it comes to that on any machine.
+async fn rest(world: &World, meeting: &Barrier) {
+    let deadline = SystemClock.deadline(5 * MINUTE);
+    let meet = || tokio::time::timeout(5 * MINUTE, meeting.wait());
+    if meet().await.expect("another caller has failed").is_leader() {
+        while !world.look(|log| log.is_still) {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until it stands still");
+            pass(Duration::from_millis(1)).await;
+        }
+    }
+    meet().await.expect("it does not come to stand still");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_call_ever_runs_in_what_stands_still() {
     let world = world();
     let (root, executor) = world.tree(Duration::from_micros(50)).await;
+    let meeting = Arc::new(Barrier::new(4));
     let callers = (0..4_u64).map(|caller| {
-        let (executor, world) = (executor.clone(), world.clone());
+        let (executor, world, meeting) = (executor.clone(), world.clone(), Arc::clone(&meeting));
         async move {
-            // How often all rest at once, for long enough, is a matter of the machine's load.
-            let has_rested = || world.counts().1 > 10 && world.counts().2 > 10;
-            for round in (0..1_000_000_u64).take_while(|round| *round < 500 || !has_rested()) {
+            for round in 0..500_u64 {
+                if round % 20 == 0 && round > 0 {
+                    rest(&world, &meeting).await;
+                }
                 run(&executor).await.unwrap();
                 if round % 7 == caller {
                     pass(Duration::from_micros(round % 11 * 60)).await;
