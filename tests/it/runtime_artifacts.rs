@@ -10,7 +10,7 @@ use conjure::{
 };
 use futures_util::{FutureExt, StreamExt};
 
-use crate::runtime_bed::{Host, ask, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, soon, spec, tenant, until};
 use crate::support::Conjure;
 
 /// The web, as each tenant sees it: what it is told is another's, too.
@@ -54,9 +54,7 @@ fn kept(host: &Host, session: &Session) -> usize {
 }
 
 async fn until_kept(host: &Host, session: &Session, count: usize) {
-    while kept(host, session) != count {
-        tokio::task::yield_now().await;
-    }
+    until(async || kept(host, session) == count).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use conjure::{
 };
 use futures_util::StreamExt as _;
 
-use crate::runtime_bed::{Host, ask, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, later, soon, spec, tenant};
 
 /// Whose artifacts expire as soon as nobody uses them.
 fn host() -> Host {
@@ -84,6 +84,7 @@ async fn what_expired_leaves_the_disk_also_when_nobody_comes_back() {
     assert_eq!(clear(&runtime).await, 0, "whether the clock is right is not known yet");
     assert_eq!(recorded(&runtime, resting).await, ["goes"]);
     let known = runtime.health().live_sessions;
+    later().await;
     assert_eq!(clear(&runtime).await, 1);
     assert_eq!(runtime.health().live_sessions, known, "no session is revived for that");
     assert!(recorded(&runtime, resting).await.is_empty());
@@ -125,6 +126,7 @@ async fn what_another_process_has_is_not_touched() {
     }
     assert_eq!(recorded(&second, session.id()).await, ["mine"]);
     let id = put_away(&first, session).await;
+    later().await;
     assert_eq!(clear(&second).await, 1);
     // What a crash left behind the record, and before one.
     std::fs::create_dir_all(folder(&host, id).join("1")).unwrap();

@@ -10,9 +10,28 @@ use conjure::{
     StopReason, SystemClock, TenantId, Turn, TurnEvent, TurnStop, Update, Usage, model_fn,
 };
 
+use crate::runtime_halts::pause;
+
 /// Far more than anything here takes.
 pub(crate) fn soon() -> Deadline {
-    SystemClock.deadline(Duration::from_secs(60))
+    SystemClock.deadline(Duration::from_secs(300))
+}
+
+/// Looks again until it is so; fails when it is not so for long.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = soon();
+    while !is_so().await {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
+        pause().await;
+    }
+}
+
+/// Returns when what was recorded before is older than now also by a clock of whole milliseconds.
+pub(crate) async fn later() {
+    let now = SystemClock.timestamp().millis();
+    while SystemClock.timestamp().millis() < now + 2 {
+        tokio::task::yield_now().await;
+    }
 }
 
 pub(crate) fn tenant(name: &str) -> TenantId {

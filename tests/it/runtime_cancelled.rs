@@ -70,7 +70,7 @@ async fn hears(session: &Session, number: usize) {
 /// Breaks a turn off after every so many events, until one is over before.
 async fn broken_off_everywhere(host: Host, way: Way, step: usize) {
     let everywhere = break_off_everywhere(host, way, step);
-    tokio::time::timeout(SystemClock.remaining(soon()) * 3, everywhere).await.expect("a session is stuck");
+    tokio::time::timeout(SystemClock.remaining(soon()), everywhere).await.expect("a session is stuck");
 }
 
 async fn break_off_everywhere(host: Host, way: Way, step: usize) {

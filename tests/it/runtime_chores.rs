@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conjure::{Clock as _, ExecutorKind, Runtime, RuntimeError, SystemClock};
 
-use crate::runtime_bed::{Host, ask, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, later, soon, spec, tenant};
 use crate::runtime_halts::on_disk;
 
 #[tokio::test]
@@ -93,6 +93,7 @@ async fn a_session_that_rested_for_longer_than_it_is_kept_goes_with_all_that_is_
     put_away(&runtime).await;
     let janitor = runtime.janitor();
     assert_eq!(janitor.run("retention", soon()).await, Ok(0), "whether the clock is right is not known yet");
+    later().await;
     assert_eq!(janitor.run("retention", soon()).await, Ok(1));
     assert_eq!(janitor.run("retention", soon()).await, Ok(0), "somebody has the other one");
     let gone = runtime.session(&tenant("acme"), id).await.unwrap_err();

@@ -5,8 +5,7 @@ use conjure::{
 };
 use conjure_journal::{Journal as _, Snapshot, SqliteJournal, SqliteOptions};
 
-use crate::runtime_bed::{Host, ask, soon, spec, tenant};
-use crate::runtime_halts::pause;
+use crate::runtime_bed::{Host, ask, soon, spec, tenant, until};
 
 async fn listed(runtime: &Runtime, id: SessionId) -> (Option<Owner>, SessionContents) {
     let list = runtime.sessions(&tenant("acme"), None, 10).await.unwrap();
@@ -75,13 +74,8 @@ async fn what_was_read_once_is_not_read_again() {
 
     // What is told is what was kept; what cannot be read of that is read anew.
     session.close().await.unwrap();
-    let info = loop {
-        let info = journal.session(&key).await.unwrap();
-        if info.lease.is_none() {
-            break info;
-        }
-        pause().await;
-    };
+    until(async || journal.session(&key).await.unwrap().lease.is_none()).await;
+    let info = journal.session(&key).await.unwrap();
     let snapshot = |body: &str| Snapshot { seq: info.events, version: 1, body: body.as_bytes().to_vec() };
     let told = r#"{"turns":42,"last_stop":null,"last_text":"from the snapshot","usage":{},"model":null,"metadata":{}}"#;
     for (body, says) in [(told, "from the snapshot"), ("no gist", "heard: one more")] {

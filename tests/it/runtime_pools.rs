@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use conjure::{
     Clock as _, ExecutorKind, Given, PoolSettings, PoolStats, Request, Runtime, RuntimeOptions, SessionSpec,
-    SystemClock, model_fn,
+    Settings, SystemClock, model_fn,
 };
 use futures_util::future::join_all;
 
@@ -170,7 +171,10 @@ async fn many_sessions_at_once_have_a_spare_or_wait_for_their_sandbox(host: &Hos
             async move { Ok(answer(&request)) }
         })
     };
-    let options = RuntimeOptions::from(host.config()).model("counting", model).pool(settings);
+    // Each waits for all that are before it.
+    let patient = Settings { tool_timeout: Some(Duration::from_secs(300)), ..Settings::default() };
+    let config = host.config().with(patient).unwrap();
+    let options = RuntimeOptions::from(config).model("counting", model).pool(settings);
     let runtime = Runtime::spawn(options).await.unwrap();
     until(&runtime, |pool| pool.ready == 4).await;
     runtimes.set(runtime.clone()).unwrap();
@@ -226,7 +230,7 @@ fn twelve_sessions_at_once_have_a_spare_or_wait_for_their_container() {
 async fn a_pool_without_an_engine_says_so_and_is_in_nobodys_way() {
     let folder = tempfile::tempdir().unwrap();
     let engine = format!("unix://{}", folder.path().join("none.sock").display());
-    let settings = conjure::Settings { engine: Some(engine), ..conjure::Settings::default() };
+    let settings = Settings { engine: Some(engine), ..Settings::default() };
     let host = Host::with(ExecutorKind::Jail, settings);
     let runtime = Runtime::spawn(host.options().pool(spares(ExecutorKind::Docker, 3))).await.unwrap();
     until(&runtime, |pool| pool.failed > 0).await;

@@ -9,7 +9,7 @@ use conjure::{
 };
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 
-use crate::runtime_bed::{Host, ask, follow, say, soon, spec, tenant};
+use crate::runtime_bed::{Host, ask, follow, say, soon, spec, tenant, until};
 use crate::runtime_halts::pause;
 
 #[tokio::test]
@@ -209,9 +209,7 @@ async fn what_a_held_session_lacks_is_told_by_its_type() {
     let runtime = host.start().await;
     let session = runtime.open(spec().workspace(&work)).await.unwrap();
     session.close().await.unwrap();
-    while runtime.health().live_sessions > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(async || runtime.health().live_sessions == 0).await;
     std::fs::remove_dir(&work).unwrap();
     let error = runtime.session(&tenant("acme"), session.id()).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Workspace { path, .. } if *path == work), "{error}");

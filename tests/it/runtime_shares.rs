@@ -2,20 +2,27 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conjure::{
     CallOptions, ExecutorKind, Gate, PoolSettings, Request, Runtime, RuntimeOptions, SandboxErrorKind,
-    Session, SessionSpec, Share, TenantPolicy, TurnStop, model_fn, parse_response,
+    Session, SessionSpec, Settings, Share, TenantPolicy, TurnStop, model_fn, parse_response,
 };
 use futures_util::future::{join, join_all};
 use tokio::sync::Semaphore;
 
-use crate::runtime_bed::{Host, ask, follow, soon, tenant};
+use crate::runtime_bed::{Host, ask, follow, soon, tenant, until};
+
+/// Where a call has time enough to wait for many others.
+fn patient() -> Host {
+    let settings = Settings { tool_timeout: Some(Duration::from_secs(300)), ..Settings::default() };
+    Host::with(ExecutorKind::Jail, settings)
+}
 
 /// Far more sandboxes are asked for at once than there may be: they wait for each other, and each is had.
 #[tokio::test]
 async fn sixty_four_sandboxes_asked_for_at_once_are_had_four_at_a_time() {
-    let host = Host::new(ExecutorKind::Jail);
+    let host = patient();
     let gate = Gate::new("the sandboxes", 4, Share::default());
     let runtime = Runtime::spawn(host.options().sandbox_gate(gate.clone())).await.unwrap();
     let most = AtomicU32::new(0);
@@ -52,9 +59,7 @@ async fn a_sandbox_that_is_not_to_be_had_is_told_to_the_model() {
         "{told}"
     );
     first.close().await.unwrap();
-    while !ask(&second, "$ echo here").await.ends_with("it says: here\n") {
-        tokio::task::yield_now().await;
-    }
+    until(async || ask(&second, "$ echo here").await.ends_with("it says: here\n")).await;
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -81,9 +86,7 @@ async fn a_flood_of_model_calls_waits_behind_itself() {
     for (number, whose) in ["flood"; 10].iter().chain(&["other"]).enumerate() {
         let session = runtime.open(SessionSpec::new(tenant(whose)).without_skills()).await.unwrap();
         turns.push(session.send(*whose).await.unwrap());
-        while usize::try_from(gate.load().admitted).unwrap() + gate.load().waiting < number + 1 {
-            tokio::task::yield_now().await;
-        }
+        until(async || usize::try_from(gate.load().admitted).unwrap() + gate.load().waiting > number).await;
     }
     door.add_permits(11);
     for mut turn in turns {
@@ -108,9 +111,7 @@ async fn first_begun(runtime: &Runtime, sandboxes: &Gate, each: usize, of: usize
         (said.trim_start_matches("it says: ").trim().parse::<u64>().expect(&said), whose)
     });
     let opening = async {
-        while sandboxes.load().waiting < 2 * each {
-            tokio::task::yield_now().await;
-        }
+        until(async || sandboxes.load().waiting >= 2 * each).await;
         sandboxes.set_capacity(u32::MAX);
     };
     let (mut begun, ()) = join(join_all(all), opening).await;
@@ -123,7 +124,7 @@ async fn first_begun(runtime: &Runtime, sandboxes: &Gate, each: usize, of: usize
 /// policies say, also when they change at work, and no longer than they are in force.
 #[tokio::test]
 async fn starts_of_sandboxes_are_shared_by_the_weights_of_tenants() {
-    let host = Host::new(ExecutorKind::Jail);
+    let host = patient();
     let sandboxes = Gate::new("the sandboxes", 0, Share::default());
     let (heavy, light) = (tenant("heavy"), tenant("light"));
     let options = host
