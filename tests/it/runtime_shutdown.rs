@@ -25,12 +25,14 @@ use tokio::task::JoinSet;
 
 use crate::again::{Killed, again, told};
 use crate::processes::{bearing, control_groups};
-use crate::runtime_bed::{Host, follow, soon, tenant};
-use crate::runtime_halts::pause;
+use crate::runtime_bed::{Host, follow, soon, tenant, until};
 use crate::runtime_programs::{Sent, asking, bash, review};
 
 const JAILS: usize = 24;
 const CONTAINERS: usize = 8;
+
+/// How long a host has to stop that must do so in time.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the host is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,7 +49,9 @@ struct Plan {
 impl Plan {
     fn host(&self) -> Host {
         let (image, engine) = self.containers.clone().unzip();
-        let settings = Settings { image, engine, ..Settings::default() };
+        // A call is to be under way until the host is shut down, however long the others take to come so far.
+        let tool_timeout = Some(Duration::from_secs(300));
+        let settings = Settings { image, engine, tool_timeout, ..Settings::default() };
         Host::of_with(&self.folder, ExecutorKind::Jail, settings)
     }
 
@@ -188,14 +192,14 @@ async fn at_work(
         let executor = session.executor().await.unwrap();
         let taken = Arc::new(Semaphore::new(0));
         let counted = Arc::clone(&taken);
-        let pieces = stream::repeat_with(move || {
+        // Little and slowly enough for the disk while all others come so far: what counts is that it does not end.
+        let lengths = stream::iter([64 << 10; 4]).chain(stream::repeat(1 << 10));
+        let pieces = lengths.then(move |length| {
             counted.add_permits(1);
-            Ok(Bytes::from(vec![b'x'; 64 << 10]))
-        });
-        // Slowly enough for the disk: what counts is that it does not end.
-        let pieces = pieces.then(|piece| async move {
-            pause().await;
-            piece
+            async move {
+                SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(20))).await;
+                Ok(Bytes::from(vec![b'x'; length]))
+            }
         });
         transfers.spawn(async move {
             let options = CallOptions::until(soon());
@@ -205,14 +209,6 @@ async fn at_work(
         taken.acquire_many(4).await.unwrap().forget();
     }
     turns
-}
-
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = soon();
-    while !is_so().await {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
-        pause().await;
-    }
 }
 
 /// The part: a host that gets all of this to do, stops, and lives on until its parent has looked.
@@ -382,7 +378,7 @@ async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
 
 #[tokio::test]
 async fn a_host_with_many_jails_stops_within_its_deadline_and_leaves_nothing() {
-    shut_down(None, Duration::from_secs(60), Enough::Yes).await;
+    shut_down(None, PATIENCE, Enough::Yes).await;
 }
 
 #[tokio::test]
@@ -420,7 +416,7 @@ mod containers {
     async fn a_host_with_much_to_do_stops_within_its_deadline_and_leaves_nothing() {
         let Some(image) = test_image() else { return };
         let containers = Some((image.name().to_owned(), docker().to_string()));
-        shut_down(containers, Duration::from_secs(60), Enough::Yes).await;
+        shut_down(containers, PATIENCE, Enough::Yes).await;
     }
 
     #[tokio::test]
