@@ -208,7 +208,7 @@ async fn a_session_is_spoken_to_while_something_is_uploaded_and_its_limit_of_tim
     let host = Host::new(ExecutorKind::Local);
     let fake = service(0).await;
     let runtime = of_service(&host, &fake).await;
-    let limits = Limits { wall_clock: Some(Duration::from_secs(2)), ..Limits::default() };
+    let limits = Limits { wall_clock: Some(Duration::from_secs(15)), ..Limits::default() };
     let session = runtime.open(spec().limits(limits)).await.unwrap();
     let mut turn = upload_without_end(&session, &fake).await;
     session.artifacts().register("more.csv", sales()).await.unwrap();
@@ -242,7 +242,7 @@ async fn upload_without_end(session: &Session, fake: &FakeMessages) -> conjure::
     session.artifacts().register("sales.csv", sales()).await.unwrap();
     fake.add_hosted_fault(Reply::silence());
     let turn = session.send("one").await.unwrap();
-    fake.until_received(1).await;
+    tokio::time::timeout(Duration::from_secs(120), fake.until_received(1)).await.expect("no upload");
     turn
 }
 
