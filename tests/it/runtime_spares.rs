@@ -61,6 +61,8 @@ async fn spares_that_die_as_they_are_taken_harm_nobody(host: &Host, count: usize
     let dying = std::thread::spawn(move || kill(&guests));
     let said = join_all(sessions.iter().map(|session| ask(session, "$ echo well; echo kept >> note"))).await;
     dying.join().unwrap();
+    // Each that the pool has lives: of those that were killed it gives none away any more.
+    until(&runtime, |pool| pool.ready == count && waiting(host).len() == count).await;
     for (session, said) in sessions.iter().zip(&said) {
         assert!(said.ends_with("well\n") || said.contains("the sandbox was lost"), "{said}");
         let mut again = ask(session, "$ touch note; cat note; echo better").await;
