@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use conjure::metrics::MeterOptions;
 use conjure::{
-    ApiErrorKind, Clock as _, Config, Environment, ExecutorKind, Gate, Model, ModelError, ModelErrorKind,
-    PoolSettings, Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings, Share, SystemClock,
-    TenantId, model_fn, parse_response,
+    ApiErrorKind, Clock as _, Config, Deadline, Environment, ExecutorKind, Gate, Model, ModelError,
+    ModelErrorKind, PoolSettings, Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings, Share,
+    SystemClock, TenantId, model_fn, parse_response,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -49,6 +49,19 @@ fn value(handle: &PrometheusHandle, series: &str) -> f64 {
     line.map_or(0.0, |value| value.parse().unwrap())
 }
 
+/// Far more than anything here takes.
+fn soon() -> Deadline {
+    SystemClock.deadline(Duration::from_secs(300))
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = soon();
+    while !is_so() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+    }
+}
+
 fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
 }
@@ -80,11 +93,15 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
         assert!((found - expected).abs() < 1e-9, "{series} is {found}, not {expected}: {}", handle.render());
     };
 
+    // A session that was closed says so before the place of its sandbox is free.
+    let until_free = async || {
+        let admitted = || value(&handle, r#"conjure_gate_admitted{gate="the sandboxes"}"#);
+        until("no sandbox has a place", || admitted() < 0.5).await;
+    };
+
     // A spare that is ready serves the first one.
     let ready = || runtime.pools().first().is_some_and(|pool| pool.ready == 1);
-    while !ready() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("a spare is ready", ready).await;
     let pool = runtime.pools()[0].name.clone();
     let of_pool = |metric: &str, labels: &str| format!(r#"{metric}{{pool="{pool}"{labels}}}"#);
     check(&of_pool("conjure_pool_ready", ""), 1.0);
@@ -107,9 +124,7 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
 
     // Nobody uses it for a while; the call of the next turn has it go on.
     let is_paused = || value(&handle, r#"conjure_sandboxes_paused{tenant="acme"}"#) > 0.5;
-    while !is_paused() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("its sandbox is paused", is_paused).await;
     assert!(runtime.tree().to_string().contains("its sandbox is paused"), "{}", runtime.tree());
     check(r#"conjure_sandboxes_live{tenant="acme"}"#, 1.0);
 
@@ -135,6 +150,9 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
 
     // Tenants beyond the bound are told together.
     acme.close().await.unwrap();
+    until_free().await;
+    let is_gone = || value(&handle, r#"conjure_sessions_live{tenant="acme"}"#) < 0.5;
+    until("the session is gone", is_gone).await;
     check(r#"conjure_sandboxes_live{tenant="acme"}"#, 0.0);
     check(r#"conjure_sandboxes_paused{tenant="acme"}"#, 0.0);
     check(r#"conjure_sessions_live{tenant="acme"}"#, 0.0);
@@ -153,11 +171,9 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     assert!(value(&handle, "conjure_journal_events_total") > 20.0, "{}", handle.render());
 
     // Another runtime of the process, with a pool and a gate of the same names: they add up, and one leaves with its own.
-    let soon = || SystemClock.deadline(Duration::from_secs(30));
+    until_free().await;
     say(&acme, "bash_tool true").await;
-    while !ready() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("a spare is ready", ready).await;
     check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
     let folder = tempfile::tempdir().unwrap();
     let config =
@@ -166,9 +182,7 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     let other = Runtime::spawn(RuntimeOptions::from(config).pool(pool).model("echo", model())).await.unwrap();
     let session = other.open(SessionSpec::new(tenant("acme")).without_skills()).await.unwrap();
     say(&session, "bash_tool true").await;
-    while other.pools()[0].ready < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the other's spares are ready", || other.pools()[0].ready == 2).await;
     check(&of_pool("conjure_pool_ready", ""), 3.0);
     check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 2.0);
     other.shutdown(soon()).await.unwrap();
