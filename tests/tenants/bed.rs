@@ -16,7 +16,16 @@ use tempfile::TempDir;
 pub(crate) const ANSWER: u64 = 5_000;
 
 pub(crate) fn soon() -> Deadline {
-    SystemClock.deadline(Duration::from_secs(60))
+    SystemClock.deadline(Duration::from_secs(300))
+}
+
+/// Looks again until it is so; fails when it is not so for long.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = soon();
+    while !is_so().await {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
+    }
 }
 
 pub(crate) fn tenant(name: &str) -> TenantId {
