@@ -17,7 +17,7 @@ const NAME: &str = "a_killed_host_loses_nothing_and_repeats_nothing";
 const KILLS: u64 = 20;
 
 /// How many drills it takes at most until one was hard.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 8;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -121,7 +121,7 @@ async fn work(orders: Orders) -> Result<()> {
             Word::Fault(error.to_string()).say();
         }
     }
-    runtime.shutdown(SystemClock.deadline(Duration::from_secs(60))).await?;
+    runtime.shutdown(SystemClock.deadline(Duration::from_secs(300))).await?;
     drop(runtime);
     Word::Stopped.say();
     Ok(())

@@ -15,8 +15,8 @@ use super::findings::Findings;
 use super::process::Identity;
 use super::{Result, containers};
 
-/// How long the processes of a killed host may take to be gone once the next one is ready.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the processes and control groups of a killed host may take to be gone once the next one is ready.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// From now on, what loses its parent becomes a child of this process.
 pub(crate) fn adopt_orphans() -> Result<()> {
@@ -42,7 +42,13 @@ pub(crate) fn check(
     let namespace = fs::read_link("/proc/self/ns/pid")?;
     let namespace = namespace.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
     let names = dead.iter().map(|host| format!("conjure-{namespace}-{}-{}-", host.pid, host.started));
-    look_for_groups(Path::new("/sys/fs/cgroup"), &names.collect::<Vec<_>>(), 0, findings);
+    let names: Vec<String> = names.collect();
+    let mut groups = groups_of(&names);
+    while !groups.is_empty() && !SystemClock.remaining(deadline).is_zero() {
+        std::thread::yield_now();
+        groups = groups_of(&names);
+    }
+    findings.leftover.extend(groups);
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let folder = folder.to_string_lossy();
     for line in mounts.lines().filter(|line| line.contains(&*folder)) {
@@ -88,8 +94,15 @@ fn described(pid: &str) -> String {
     stat.split(' ').take(4).collect::<Vec<_>>().join(" ")
 }
 
+/// The control groups whose names begin so, with what is in them.
+fn groups_of(names: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    look_for_groups(Path::new("/sys/fs/cgroup"), names, 0, &mut found);
+    found
+}
+
 /// Groups lie below those of hosts; nobody nests them deeply.
-fn look_for_groups(folder: &Path, names: &[String], depth: usize, findings: &mut Findings) {
+fn look_for_groups(folder: &Path, names: &[String], depth: usize, found: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -101,9 +114,9 @@ fn look_for_groups(folder: &Path, names: &[String], depth: usize, findings: &mut
             let group = entry.path();
             let held = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
             let held: Vec<String> = held.lines().map(described).collect();
-            findings.leftover.push(format!("the control group `{}`, with {held:?}", group.display()));
+            found.push(format!("the control group `{}`, with {held:?}", group.display()));
         } else if depth < 6 {
-            look_for_groups(&entry.path(), names, depth + 1, findings);
+            look_for_groups(&entry.path(), names, depth + 1, found);
         }
     }
 }
