@@ -16,6 +16,12 @@ use conjure::{
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// How long something may take to end that was begun before.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long it is waited for what should be let go of by the end.
+const SETTLING: Duration = Duration::from_secs(60);
+
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// What the process has at a moment.
@@ -107,35 +113,40 @@ impl Site {
     }
 
     pub(crate) async fn close(self) -> Result<()> {
-        self.runtime.shutdown(SystemClock.deadline(Duration::from_secs(60))).await?;
+        self.runtime.shutdown(SystemClock.deadline(PATIENCE)).await?;
         Ok(self.folder.close()?)
     }
 
     async fn course(&self, count: u32, mut step: impl AsyncFnMut(u32) -> Result<()>) -> Result<Course> {
         let tenth = (count / 10).max(1);
-        let (mut marks, mut times) = (vec![self.mark(0, &mut Vec::new()).await?], Vec::new());
+        let (mut marks, mut times) = (vec![self.mark(0, &mut Vec::new(), None).await?], Vec::new());
         for number in 1..=count {
             let began = Instant::now();
             step(number).await?;
             times.push(began.elapsed());
             if number % tenth == 0 {
-                marks.push(self.mark(number, &mut times).await?);
+                let begun = if number + tenth > count { marks.get(2).copied() } else { None };
+                marks.push(self.mark(number, &mut times, begun).await?);
                 times.clear();
             }
         }
         Ok(Course { marks })
     }
 
-    async fn mark(&self, steps: u32, times: &mut [Duration]) -> Result<Mark> {
+    /// What it has after so many steps. The last one is given what it had at the beginning: what it has more for a moment is waited for.
+    async fn mark(&self, steps: u32, times: &mut [Duration], begun: Option<Mark>) -> Result<Mark> {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
         let data = self.folder.path().join("data");
         let journal = data.join("journal");
         // What somebody has for a moment is not kept: the least of some looks counts.
-        let (mut files, mut disk) = (usize::MAX, u64::MAX);
-        for _ in 0..LOOKS {
+        let (mut files, mut disk, mut looks) = (usize::MAX, u64::MAX, 0);
+        let settling = SystemClock.deadline(SETTLING);
+        let is_more = |files, disk| begun.is_some_and(|begun| files > begun.files || disk > begun.disk);
+        while looks < LOOKS || is_more(files, disk / 1024) && !SystemClock.remaining(settling).is_zero() {
             files = files.min(std::fs::read_dir("/proc/self/fd")?.count());
             disk = disk.min(size_but(&data, &journal));
+            looks += 1;
             SystemClock.sleep_until(SystemClock.deadline(PAUSE)).await;
         }
         times.sort_unstable();

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 8;
 const FILES: u64 = 512;
 
 /// How long it may take until sessions that nobody has are put away.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A bound on what this process may have open, for as long as this lives.
 struct Bound(Rlimit);
