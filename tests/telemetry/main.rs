@@ -160,7 +160,7 @@ async fn a_host_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_
     let failed = session.send("fail").await.unwrap().end().await.unwrap();
     assert!(matches!(failed, TurnStop::ModelFailed(_)), "{failed:?}");
     let id = session.id().to_string();
-    runtime.shutdown(SystemClock.deadline(Duration::from_secs(30))).await.unwrap();
+    runtime.shutdown(SystemClock.deadline(Duration::from_secs(300))).await.unwrap();
     drop(guard);
 
     let seen = collector.0.lock().unwrap();
@@ -289,7 +289,7 @@ async fn a_host_sees_no_sensitive_input_and_no_sensitive_variable() {
     let refused =
         runtime.open(SessionSpec::new(acme).skills(["greeting"]).environment("HOUSE", VARIABLE)).await;
     let refused = refused.unwrap_err();
-    runtime.shutdown(SystemClock.deadline(Duration::from_secs(30))).await.unwrap();
+    runtime.shutdown(SystemClock.deadline(Duration::from_secs(300))).await.unwrap();
     drop(guard);
     let received = format!("received {} {}", INPUT.len(), VARIABLE.len());
     assert!(told.contains(&received), "{told}");

@@ -156,7 +156,7 @@ pub(crate) struct Bed {
 }
 
 pub(crate) fn soon() -> Deadline {
-    SystemClock.deadline(Duration::from_secs(60))
+    SystemClock.deadline(Duration::from_secs(300))
 }
 
 impl Bed {

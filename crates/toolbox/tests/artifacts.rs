@@ -60,7 +60,7 @@ impl Bed {
         context
             .read_only
             .push(conjure_sandbox::SharedFolder::new(skill.root_dir(), "/mnt/skills/csv-helper"));
-        let deadline = SystemClock.deadline(Duration::from_secs(60));
+        let deadline = SystemClock.deadline(Duration::from_secs(300));
         let connector = connector(&data);
         let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), deadline).await.unwrap();
         let sandbox = Arc::new(sandbox);
@@ -70,6 +70,7 @@ impl Bed {
             .executor(Arc::clone(&sandbox) as Arc<dyn Executor>)
             .artifacts(tools.clone())
             .limits(OutputLimits { view: 64 * 1024, ..OutputLimits::default() })
+            .timeout(Duration::from_secs(600))
             .build()
             .unwrap();
         Self { toolbox, tools, sandbox, workspace, data, _folder: folder }

@@ -42,7 +42,7 @@ impl Bed {
         context.environment.insert("SET".to_owned(), String::new());
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", at("bin").display());
         let local = Local::without_isolation([("PATH".into(), path.into())]);
-        let deadline = SystemClock.deadline(Duration::from_secs(60));
+        let deadline = SystemClock.deadline(Duration::from_secs(300));
         let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), deadline).await.unwrap();
         let skill = Skill::load(skills, Mode::Lenient).unwrap();
         Self { folder, sandbox, skill }
