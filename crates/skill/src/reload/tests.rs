@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use tempfile::TempDir;
 
@@ -15,6 +15,13 @@ fn content(name: &str, description: &str) -> String {
 fn write(root: &Path, name: &str, description: &str) {
     fs::create_dir_all(root.join(name)).unwrap();
     fs::write(root.join(name).join("SKILL.md"), content(name, description)).unwrap();
+}
+
+/// A folder in which there is nothing.
+fn empty() -> (TempDir, PathBuf) {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().canonicalize().unwrap();
+    (temp, path)
 }
 
 /// A scope with these skills, loaded once.
@@ -207,6 +214,22 @@ fn check_kept(reloader: &mut Reloader, folder: &Path, modes: &[u32], kept: &[&st
     }
 }
 
+/// Returns when a change is dated later than the last one of this: files are dated by a clock that may tick rarely.
+fn until_later_than(path: &Path, probe: &Path) {
+    let changed = |path: &Path| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.ctime(), metadata.ctime_nsec())
+    };
+    let last = changed(path);
+    let probe = probe.join("probe");
+    loop {
+        fs::write(&probe, "").unwrap();
+        if changed(&probe) > last {
+            return;
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_seen_takes_nothing_away() {
     unprivileged::check("reload::tests::what_cannot_be_seen_takes_nothing_away", || {
@@ -216,6 +239,8 @@ fn what_cannot_be_seen_takes_nothing_away() {
         assert_eq!(reloader.reload().catalog.len(), 3);
         // Neither listable nor searchable, only searchable, only listable.
         check_kept(&mut reloader, &root.join("group"), &[0o000, 0o100, 0o600], &["b", "c"]);
+        let (_probe, probe) = empty();
+        until_later_than(&root.join("a"), &probe);
         for mode in [0o000, 0o600] {
             lock(&root.join("a"), mode);
             let reload = reloader.reload();
@@ -238,11 +263,7 @@ fn what_cannot_be_seen_takes_nothing_away() {
 fn a_link_that_cannot_be_followed_takes_nothing_away() {
     unprivileged::check("reload::tests::a_link_that_cannot_be_followed_takes_nothing_away", || {
         let (_temp, root, mut reloader) = loaded(&[]);
-        let (_temp, elsewhere) = {
-            let temp = tempfile::tempdir().unwrap();
-            let path = temp.path().canonicalize().unwrap();
-            (temp, path)
-        };
+        let (_temp, elsewhere) = empty();
         for name in ["deep/a", "b", "p", "packed/q"] {
             let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
             write(&elsewhere.join(folder), name, "first");
