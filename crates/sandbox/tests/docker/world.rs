@@ -12,17 +12,16 @@ use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListImagesOptions, LogsOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
-use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
     Command, CommandEnd, CommandOutcome, Docker, DockerOptions, EngineAddress, EngineKind, ExecutionContext,
-    Executor, Sandbox, SandboxError, SandboxErrorKind,
+    Executor, Sandbox, SandboxError,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tempfile::TempDir;
 
 use crate::support::engine::client;
 use crate::support::image::{Content, DEBIAN, TestImage, test_image_of};
-use crate::support::{PatientClock, host, options, soon, text, told};
+use crate::support::{PatientClock, host, opened, options, soon, text, told};
 
 /// The label that tells the containers of a test.
 const LABEL: &str = "conjure-test";
@@ -126,19 +125,7 @@ impl World {
         let workspace = tempfile::tempdir().unwrap();
         let mut context = ExecutionContext::new(workspace.path());
         change(&mut context);
-        let deadline = soon(600);
-        let sandbox = loop {
-            match open(connector, &context).await {
-                // One that has much to do.
-                Err(error)
-                    if error.kind() == SandboxErrorKind::EngineUnavailable
-                        && !SystemClock.remaining(deadline).is_zero() =>
-                {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-                opened => break opened.unwrap(),
-            }
-        };
+        let sandbox = opened(|| open(connector, &context)).await;
         Container { sandbox, workspace }
     }
 

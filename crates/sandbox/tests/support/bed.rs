@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, Limits, Sandbox,
-    SandboxError, Sharing,
+    SandboxError, SandboxErrorKind, Sharing,
 };
 
 use super::kind::{Kind, Workspace};
@@ -34,7 +34,7 @@ impl Bed {
         let workspace = kind.workspace();
         let mut context = ExecutionContext::new(workspace.path());
         change(&mut context);
-        let sandbox = Self::open(kind, &context).await.unwrap();
+        let sandbox = opened(|| Self::open(kind, &context)).await;
         Self { sandbox, workspace }
     }
 
@@ -164,6 +164,25 @@ impl Bed {
 
 pub(crate) fn soon(seconds: u64) -> Deadline {
     SystemClock.deadline(Duration::from_secs(seconds))
+}
+
+/// A sandbox, of an engine that may have too much to do at first to say what it is.
+pub(crate) async fn opened<F>(open: impl Fn() -> F) -> Sandbox
+where
+    F: Future<Output = Result<Sandbox, SandboxError>>,
+{
+    let deadline = soon(600);
+    loop {
+        match open().await {
+            Err(error)
+                if error.kind() == SandboxErrorKind::EngineUnavailable
+                    && !SystemClock.remaining(deadline).is_zero() =>
+            {
+                SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(100))).await;
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// A call that has time enough for a slow machine: none of the tests waits for it.

@@ -26,7 +26,7 @@ mod processes;
 pub(crate) mod spares;
 
 pub(crate) use again::{Killed, again, again_copied, copied, told};
-pub(crate) use bed::{Bed, bash, bash_in, options, said, soon, text, until, until_nobody_goes_on};
+pub(crate) use bed::{Bed, bash, bash_in, opened, options, said, soon, text, until, until_nobody_goes_on};
 pub(crate) use kind::{Kind, Workspace, host};
 pub(crate) use patience::PatientClock;
 pub(crate) use processes::{
