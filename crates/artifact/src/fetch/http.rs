@@ -222,9 +222,10 @@ impl Inner {
         keep: Keep,
     ) -> Result<Fetched, ArtifactError> {
         let known = self.cache().get(&key, keep.bytes);
+        let is_reached = |known: &Entry| self.guard.admit(&known.landed, network).is_ok();
         let known = match known {
-            Some(known) if self.is_there(&known, store).await? => Some(known),
-            // Whoever made room in the store has taken it.
+            Some(known) if is_reached(&known) && self.is_there(&known, store).await? => Some(known),
+            // Whoever made room in the store has taken it, or a redirect led to where the tenant reaches no more.
             _ => None,
         };
         if let Some(known) = &known

@@ -68,4 +68,8 @@ async fn no_redirect_leads_out_of_it() {
     let both = only(&site, &["good.example", "other.example"]);
     assert_eq!(bed.bytes(&fetch(&bed, &site.good("/"), &both).await.unwrap()), b"there");
     assert_eq!(site.paths(), ["/", "/", "/there"]);
+    // It is there, from where the tenant reaches no more.
+    let error = fetch(&bed, &site.good("/"), &only(&site, &["good.example"])).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::HostBlocked);
+    assert_eq!(site.paths(), ["/", "/", "/there", "/"]);
 }
