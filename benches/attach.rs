@@ -10,12 +10,12 @@
 #[path = "support/containers.rs"]
 mod containers;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/engine.rs"]
+#[path = "../tests/system/support/engine.rs"]
 mod engine;
 #[path = "support/harness.rs"]
 mod harness;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/image.rs"]
+#[path = "../tests/system/support/image.rs"]
 mod image;
 
 use std::sync::Arc;

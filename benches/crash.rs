@@ -12,15 +12,15 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-#[path = "../tests/crash/drill/mod.rs"]
+#[path = "../tests/system/crash/drill/mod.rs"]
 mod drill;
 #[cfg(feature = "docker")]
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/engine.rs"]
+#[path = "../tests/system/support/engine.rs"]
 mod engine;
 #[cfg(feature = "docker")]
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/image.rs"]
+#[path = "../tests/system/support/image.rs"]
 mod image;
 
 use std::error::Error;

@@ -22,12 +22,12 @@
 #[path = "support/containers.rs"]
 mod containers;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/engine.rs"]
+#[path = "../tests/system/support/engine.rs"]
 mod engine;
 #[path = "support/harness.rs"]
 mod harness;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/image.rs"]
+#[path = "../tests/system/support/image.rs"]
 mod image;
 #[path = "support/session_call.rs"]
 mod session_call;

@@ -9,7 +9,7 @@
 //! TLS, which neither side speaks on loopback.
 //!
 //! The SDK's interpreter is `CONJURE_ORACLE_PYTHON`, else `python3`. Without `anthropic` in it only our side is
-//! measured, which is said, unless `CONJURE_REQUIRE_ORACLES=1`.
+//! measured, which is said, unless `CONJURE_TEST_REQUIRE=all`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
 #![expect(
@@ -129,7 +129,7 @@ fn oracle() -> Result<Option<String>> {
     let message = format!(
         "`{python}` has no `anthropic`: install PyPI `anthropic==2.11.0` and set CONJURE_ORACLE_PYTHON"
     );
-    if std::env::var("CONJURE_REQUIRE_ORACLES").as_deref() == Ok("1") {
+    if std::env::var("CONJURE_TEST_REQUIRE").as_deref() == Ok("all") {
         return Err(message.into());
     }
     eprintln!("SKIPPED: the SDK's side: {message}");

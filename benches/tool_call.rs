@@ -23,14 +23,14 @@
 #[path = "support/containers.rs"]
 mod containers;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/engine.rs"]
+#[path = "../tests/system/support/engine.rs"]
 mod engine;
 #[path = "support/exec.rs"]
 mod exec;
 #[path = "support/harness.rs"]
 mod harness;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
-#[path = "../crates/sandbox/tests/support/image.rs"]
+#[path = "../tests/system/support/image.rs"]
 mod image;
 #[path = "support/many_containers.rs"]
 mod many_containers;

@@ -196,7 +196,7 @@ fn redactor(options: &ContextOptions) -> Redactor {
 
 /// The same with further secrets. One of them may have the name of another of a session's: both are kept in.
 pub(crate) fn redactor_with(options: &ContextOptions, further: &BTreeMap<String, String>) -> Redactor {
-    let sensitive = options.environment.iter().filter(|(name, _)| looks_sensitive(name));
+    let sensitive = options.environment.iter().filter(|(name, value)| looks_sensitive(name, value));
     Redactor::new(sensitive.chain(&options.secrets).chain(further).flat_map(|(name, value)| {
         // Also in the form that it has inside JSON.
         let quoted = serde_json::Value::from(value.as_str()).to_string();

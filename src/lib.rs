@@ -146,10 +146,10 @@ pub use conjure_toolbox::{
 // Sandboxes.
 pub use conjure_sandbox::{
     ArtifactFolder, Boundary, BroughtBack, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome,
-    CommandOutput, Connector, ContentStream, DataFolder, ExecutionContext, Executor, Input, Isolation, Jail,
-    Layout, LeftBehind, LimitsReached, LineRange, Listing, Local, MissingController, NetworkPolicy,
-    PrivateWorkspace, ProcessLimits, Provided, Provision, Sandbox, SandboxError, SandboxErrorKind,
-    SharedFolder, Sharing, Shelf, View, Written,
+    CommandOutput, Connector, ContentStream, DataFolder, DiskLimit, ExecutionContext, Executor, Input,
+    Isolation, Jail, Layout, LeftBehind, LimitsReached, LineRange, Listing, Local, MissingController,
+    NetworkPolicy, PrivateWorkspace, ProcessLimits, Provided, Provision, Sandbox, SandboxError,
+    SandboxErrorKind, SharedFolder, Sharing, Shelf, View, Written,
 };
 #[cfg(feature = "docker")]
 pub use conjure_sandbox::{

@@ -1,8 +1,11 @@
 //! What may stand on the command line.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::PathBuf;
 #[cfg(feature = "docker")]
 use std::str::FromStr as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
@@ -117,6 +120,9 @@ pub(crate) struct RunArgs {
     /// A folder that gets copies of the files that the run produces. What is there already is not overwritten.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// How much may be copied there, all files together, such as `500m` or `10g`. Holes count a 64th.
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::parse_size)]
+    pub(crate) out_limit: u64,
     /// Skills that the model's service runs, in containers of its own: its own ones by name (`xlsx,pptx`), uploaded ones by id, each with
     /// `@VERSION` where it is not to be the newest. Nothing runs here then, unless `--sandbox`, `--skills` or `--workspace` ask for it.
     #[arg(long, value_name = "SKILL,...", value_delimiter = ',', value_parser = hosted)]
@@ -145,7 +151,9 @@ pub(crate) struct RunArgs {
     /// How the model gets at a skill: it loads it with a tool (`load`, the default), or reads its SKILL.md (`view`).
     #[arg(long, value_name = "STYLE", value_parser = conjure::parse_activation)]
     pub(crate) activation: Option<conjure::Activation>,
-    /// A value for an input that the manifests of the skills ask for; JSON where it is not text. May be repeated.
+    /// A value for an input that the manifests of the skills ask for; JSON where it is not text. `NAME=@FILE` takes it from a
+    /// file and `NAME=-` from standard input, where no other process sees it; a value that begins with `@` has two. May be
+    /// repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = given)]
     pub(crate) input: Vec<Given>,
     #[command(flatten)]
@@ -286,11 +294,49 @@ impl std::fmt::Debug for Given {
     }
 }
 
+/// `NAME=VALUE`, `NAME=@FILE` or `NAME=-`. Reads the file, or standard input.
 pub(crate) fn given(text: &str) -> Result<Given, String> {
-    match text.split_once('=') {
-        Some((name, text)) if !name.is_empty() => Ok(Given { name: name.to_owned(), text: text.to_owned() }),
-        _ => Err("an input is NAME=VALUE".to_owned()),
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or("an input is NAME=VALUE, NAME=@FILE, or NAME=- for standard input")?;
+    let text = match (value, value.strip_prefix('@')) {
+        ("-", _) => from_standard_input()?,
+        (_, Some(literal)) if literal.starts_with('@') => literal.to_owned(),
+        (_, Some(path)) => {
+            let file = File::open(path).map_err(|error| format!("`{path}` cannot be opened: {error}"))?;
+            input_of(file, path)?
+        }
+        (value, None) => value.to_owned(),
+    };
+    Ok(Given { name: name.to_owned(), text })
+}
+
+/// More than any input holds.
+const LARGEST_INPUT: u64 = 1024 * 1024;
+
+fn from_standard_input() -> Result<String, String> {
+    static IS_READ: AtomicBool = AtomicBool::new(false);
+    if IS_READ.swap(true, Ordering::Relaxed) {
+        return Err("standard input is the value of one input alone; give others by NAME=@FILE".to_owned());
     }
+    input_of(io::stdin(), "standard input")
+}
+
+/// All of it, without the line end that editors and `echo` put after it.
+fn input_of(source: impl Read, name: &str) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let read = source.take(LARGEST_INPUT + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
+    if bytes.len() as u64 > LARGEST_INPUT {
+        return Err(format!("`{name}` is larger than 1 MiB, which no input is"));
+    }
+    let mut text = String::from_utf8(bytes).map_err(|_| format!("`{name}` is not UTF-8 text"))?;
+    if text.ends_with('\n') {
+        text.pop();
+        text.truncate(text.trim_end_matches('\r').len());
+    }
+    Ok(text)
 }
 
 /// A file or a URL that a session is given, and its name.

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod args;
+mod destination;
 mod doctor;
 mod exit;
 mod failure;

@@ -150,7 +150,8 @@ pub(crate) struct GoingArgs {
     /// process. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(crate) env: Vec<Variable>,
-    /// A value for an input that is sensitive, and so was not recorded, or another value. May be repeated.
+    /// A value for an input that is sensitive, and so was not recorded, or another value; `NAME=@FILE` takes it from a file and
+    /// `NAME=-` from standard input. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = given)]
     pub(crate) input: Vec<InputText>,
     /// Print the session's events on standard output, one JSON object a line.
@@ -169,6 +170,9 @@ pub(crate) struct GoingArgs {
     /// overwritten.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// How much may be copied there, all files together, such as `500m` or `10g`. Holes count a 64th.
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::parse_size)]
+    pub(crate) out_limit: u64,
     #[command(flatten)]
     pub(crate) place: Place,
 }
@@ -185,7 +189,8 @@ pub(crate) struct DecideArgs {
     /// Run it.
     #[arg(long, conflicts_with = "deny", required_unless_present_any = ["deny", "always"])]
     pub(crate) allow: bool,
-    /// Run it, and in this session all later calls of its tool; of `bash_tool`, those whose command begins with the same word.
+    /// Run it, and in this session all later calls of its tool; of `bash_tool`, the same command, or of a program that starts no
+    /// others (`ls`, `touch`), all simple commands that begin with it.
     #[arg(long, conflicts_with = "deny")]
     pub(crate) always: bool,
     /// Do not run it; the model is told so.

@@ -66,18 +66,23 @@ impl Terminal {
 
     /// A line on standard error that begins with `word` in this style.
     pub(crate) fn marked(&self, style: Style, word: &str, rest: &str) {
-        let word = self.paint(style, word);
-        self.write_error(&format!("{word}{rest}"));
+        let line = self.redacted(&format!("{word}{rest}")).into_owned();
+        // Where a secret reaches over its end, the line begins with no word.
+        let (word, rest) = line.strip_prefix(word).map_or(("", line.as_str()), |rest| (word, rest));
+        let line = format!("{}{}\n", self.paint(style, &harmless(word)), harmless(rest));
+        // One write per line, so that lines of other threads do not get into it. A closed standard error leaves
+        // nobody to tell.
+        let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 
     /// A line on standard error, all in this style.
     pub(crate) fn styled(&self, style: Style, line: &str) {
-        self.write_error(&self.paint(style, line));
+        self.marked(style, line, "");
     }
 
     /// Words on standard error to which somebody answers on the same line.
     pub(crate) fn prompt(&self, words: &str) {
-        let words = self.paint(Style::Warning, &self.redacted(words));
+        let words = self.paint(Style::Warning, &harmless(&self.redacted(words)));
         let _ = io::stderr().lock().write_all(words.as_bytes());
     }
 
@@ -97,16 +102,18 @@ impl Terminal {
     /// What clap has to say: help and version on standard output, mistakes on standard error.
     pub(crate) fn clap(&self, error: &clap::Error) {
         let text = error.render().to_string();
-        if error.use_stderr() { self.write_error(text.trim_end()) } else { self.output(text.trim_end()) }
+        if error.use_stderr() { self.note(text.trim_end()) } else { self.output(text.trim_end()) }
     }
 
-    /// A line, or several, on standard output.
+    /// A line, or several, on standard output: byte for byte, unless that is a terminal, which the words of a model, of a tool
+    /// or of a file must not be able to control.
     pub(crate) fn output(&self, text: &str) {
         if self.output_is_closed() {
             return;
         }
         let mut out = io::stdout().lock();
         let text = self.redacted(text);
+        let text = if out.is_terminal() { harmless(&text).into() } else { text };
         let written = out
             .write_all(text.as_bytes())
             .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
@@ -116,17 +123,6 @@ impl Terminal {
                 let _ = self.output_failure.set(format!("standard output cannot be written: {error}"));
             }
             self.output_closed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// What the model said, on standard output: byte for byte, unless that is a terminal, which the words of a
-    /// model, or of a tool that it quotes, must not be able to control.
-    pub(crate) fn answer(&self, text: &str) {
-        if io::stdout().is_terminal() {
-            let lines: Vec<String> = text.split('\n').map(printable).collect();
-            self.output(&lines.join("\n"));
-        } else {
-            self.output(text);
         }
     }
 
@@ -152,30 +148,28 @@ impl Terminal {
     pub(crate) fn redacted<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
         self.redactor.get().map_or(std::borrow::Cow::Borrowed(text), |redactor| redactor.redact(text))
     }
-
-    fn write_error(&self, line: &str) {
-        let line = self.redacted(line);
-        // One write per line, so that lines of other threads do not get into it. A closed standard error leaves
-        // nobody to tell.
-        let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
-    }
 }
 
 /// `text` as a terminal shows it, on one line: control characters but the tab, with which a file's name or a tool's
-/// output could move the cursor or change colours, are written as escapes, and so are the marks that have text shown in
+/// output could move the cursor or change colours, are written as escapes, and so is what is not seen or has text shown in
 /// another order than it has.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let (escaped, plain) =
-                if is_deceptive(c) { (Some(c.escape_default()), None) } else { (None, Some(c)) };
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
+    escaped(text, |c| c == '\t')
 }
 
-fn is_deceptive(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || (c.is_control() && c != '\t')
+/// The same of several lines.
+fn harmless(text: &str) -> String {
+    escaped(text, |c| matches!(c, '\t' | '\n'))
+}
+
+fn escaped(text: &str, is_fine: impl Fn(char) -> bool) -> String {
+    let mut result = String::with_capacity(text.len());
+    for (c, deceives) in conjure_base::judged(text) {
+        if deceives || (c.is_control() && !is_fine(c)) {
+            result.extend(c.escape_default());
+        } else {
+            result.push(c);
+        }
+    }
+    result
 }

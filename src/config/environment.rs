@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::error::ConfigError;
-use crate::config::sandbox::{ExecutorKind, parse_cpus, parse_floor, parse_network, parse_size};
+use crate::config::sandbox::{
+    ExecutorKind, parse_cpus, parse_disk_limit, parse_floor, parse_network, parse_size,
+};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 
 /// One environment variable: its name and what it means.
@@ -69,6 +71,10 @@ const CPUS: Variable = variable(
     "CONJURE_CPUS",
     "How many processors a sandbox may keep busy: `0.5`. It must be enforced, then.",
 );
+const DISK_LIMIT: Variable = variable(
+    "CONJURE_DISK_LIMIT",
+    "Who keeps workspaces within their limit of the disk: `watched` (the default), or `kernel`, for jails of root.",
+);
 const REQUIRE: Variable = variable(
     "CONJURE_REQUIRE",
     "What a sandbox must enforce, separated by `,`: `filesystem`, `network`, `memory` and others, or `all`.",
@@ -124,6 +130,7 @@ pub const VARIABLES: &[Variable] = &[
     DATA,
     MEMORY,
     CPUS,
+    DISK_LIMIT,
     REQUIRE,
     PROFILE,
     MAX_TOKENS,
@@ -300,6 +307,7 @@ impl Environment {
             data: self.path(DATA),
             memory: self.parse(MEMORY, parse_size)?,
             cpus: self.parse(CPUS, parse_cpus)?,
+            disk_limit: self.parse(DISK_LIMIT, parse_disk_limit)?,
             floor: self.parse(REQUIRE, |text| parse_floor(list(text)))?,
             base_url: self.parse(BASE_URL, |text| Ok(text.to_owned()))?,
             profile: self.parse(PROFILE, |text| text.parse::<ApiProfile>())?,

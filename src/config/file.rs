@@ -10,7 +10,7 @@ use crate::config::artifacts;
 use crate::config::compaction;
 use crate::config::error::ConfigError;
 use crate::config::pool;
-use crate::config::sandbox::{ExecutorKind, parse_floor, parse_network, parse_size};
+use crate::config::sandbox::{ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_size};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 use crate::config::skills;
 
@@ -34,6 +34,7 @@ const KEYS: &[&str] = &[
     "data",
     "memory",
     "cpus",
+    "disk_limit",
     "require",
     "base_url",
     "profile",
@@ -62,6 +63,7 @@ struct File {
     data: Option<PathBuf>,
     memory: Option<Size>,
     cpus: Option<Value>,
+    disk_limit: Option<String>,
     require: Option<Vec<String>>,
     base_url: Option<String>,
     profile: Option<String>,
@@ -153,6 +155,12 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .transpose()
             .map_err(in_key("memory"))?,
         cpus: file.cpus.map(|value| number(&value, "processors")).transpose().map_err(in_key("cpus"))?,
+        disk_limit: file
+            .disk_limit
+            .as_deref()
+            .map(parse_disk_limit)
+            .transpose()
+            .map_err(in_key("disk_limit"))?,
         floor: file
             .require
             .map(|names| parse_floor(names.iter().map(String::as_str)))

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use conjure_sandbox::{Boundary, Isolation, Limits, NetworkPolicy};
+use conjure_sandbox::{Boundary, DiskLimit, Isolation, Limits, NetworkPolicy};
 
 /// Which kind of sandbox runs the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -109,6 +109,15 @@ pub(crate) fn parse_cpus(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number of processors, such as `2` or `0.5`"))
 }
 
+/// Who keeps workspaces within their limit of the disk.
+pub(crate) fn parse_disk_limit(text: &str) -> Result<DiskLimit, String> {
+    match text.trim() {
+        "watched" => Ok(DiskLimit::Watched),
+        "kernel" => Ok(DiskLimit::Kernel),
+        _ => Err(format!("there is no limit of the disk `{text}`; there are `watched` and `kernel`")),
+    }
+}
+
 /// Names of boundaries that must be enforced.
 pub(crate) fn parse_floor<'t>(words: impl Iterator<Item = &'t str>) -> Result<Isolation, String> {
     let mut floor = Isolation::NONE;
@@ -186,6 +195,9 @@ mod tests {
         assert_eq!(floor.open().count(), Isolation::NONE.open().count() - 2);
         assert_eq!(parse_floor(["all"].into_iter()), Ok(Isolation::FULL));
         assert!(parse_floor(["mem"].into_iter()).unwrap_err().contains("there are filesystem, "));
+
+        assert_eq!(parse_disk_limit("kernel"), Ok(DiskLimit::Kernel));
+        assert!(parse_disk_limit("none").is_err());
 
         let (limits, floor) = limits(Some(64 << 20), None, Isolation::NONE).unwrap();
         assert_eq!(limits.memory(), 64 << 20);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use conjure_artifact::ArtifactOptions;
 use conjure_conversation::CompactionPolicy;
-use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
+use conjure_sandbox::{DiskLimit, Isolation, Limits, NetworkPolicy};
 use conjure_skill::Scope;
 
 use crate::config::artifacts::ArtifactSettings;
@@ -85,6 +85,8 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// How many processors a sandbox may keep busy. A machine that cannot limit them is then an error.
     pub cpus: Option<f64>,
+    /// Who keeps the workspace within its limit of the disk. A machine on which the kernel cannot is an error where that is asked.
+    pub disk_limit: Option<DiskLimit>,
     /// What a sandbox must enforce. No layer takes away what a lower one demands.
     pub floor: Option<Isolation>,
     /// Where the model's service is.
@@ -125,6 +127,7 @@ impl Settings {
             data: self.data.or(lower.data),
             memory: self.memory.or(lower.memory),
             cpus: self.cpus.or(lower.cpus),
+            disk_limit: self.disk_limit.or(lower.disk_limit),
             floor: match (self.floor, lower.floor) {
                 (Some(upper), Some(lower)) => Some(upper.or(&lower)),
                 (one, other) => one.or(other),
@@ -295,6 +298,7 @@ impl Config {
         let floor = settings.floor.unwrap_or(Isolation::NONE);
         let (limits, floor) = sandbox::limits(settings.memory, settings.cpus, floor)
             .map_err(|(key, reason)| ConfigError::Setting { key, reason })?;
+        let limits = limits.with_disk_limit(settings.disk_limit.unwrap_or_default());
         Ok(Self {
             skill_paths: expand("skill_paths", settings.skill_paths.as_ref())?,
             trusted_projects: expand("trusted_projects", settings.trusted_projects.as_ref())?

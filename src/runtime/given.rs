@@ -148,9 +148,10 @@ impl Given {
 
     /// Divides it: the variables that may be recorded, and the names of what may not be.
     pub(crate) fn divided(&self) -> (BTreeMap<String, String>, Withheld) {
-        let is_withheld = |name: &str| looks_sensitive(name) || self.hidden.contains(name);
+        let is_withheld =
+            |name: &str, value: &str| looks_sensitive(name, value) || self.hidden.contains(name);
         let (withheld, recorded): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.environment.clone().into_iter().partition(|(name, _)| is_withheld(name));
+            self.environment.clone().into_iter().partition(|(name, value)| is_withheld(name, value));
         let withheld = Withheld {
             environment: withheld.into_keys().collect(),
             secrets: self.secrets.keys().cloned().collect(),

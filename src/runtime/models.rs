@@ -182,11 +182,14 @@ impl fmt::Debug for Models {
 #[cfg(all(test, feature = "anthropic"))]
 mod tests {
     use super::*;
+    use crate::config::Settings;
 
     /// One limiter for each key: the client holds it.
     #[test]
     fn who_has_one_key_has_one_client_and_who_has_another_has_another() {
-        let (clients, config) = (Clients::default(), Config::default());
+        // Without TLS, so that no certificates are needed.
+        let nowhere = Settings { base_url: Some("http://127.0.0.1:9".to_owned()), ..Settings::default() };
+        let (clients, config) = (Clients::default(), Config::default().with(nowhere).unwrap());
         let with = |key: &str| {
             let mut models = Models::default();
             models.set_key(key.to_owned().into());

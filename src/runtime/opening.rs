@@ -78,7 +78,7 @@ impl Runtime {
             model: Some(outfitter.model_name(&spec.tenant, spec.model.as_deref())?),
             executor: Some(spec.executor.unwrap_or_else(|| outfitter.default_sandbox().to_owned())),
             catalog: spec.catalog,
-            workspace: spec.workspace.map(recordable).transpose()?,
+            workspace: real_workspace(spec.workspace).await?,
             environment,
             inputs: inputs.recorded,
             withheld,
@@ -174,13 +174,18 @@ async fn pin(
     pinning.await.unwrap_or_else(|error| (Vec::new(), Err(error)))
 }
 
-/// A path that can be written into a record.
-fn recordable(folder: PathBuf) -> Result<PathBuf, RuntimeError> {
-    let absolute = std::path::absolute(&folder)
-        .map_err(|error| RuntimeError::Workspace { path: folder.clone(), reason: error.to_string() })?;
-    if absolute.to_str().is_none() {
-        let reason = "its path is not UTF-8, so it cannot be recorded".to_owned();
-        return Err(RuntimeError::Workspace { path: absolute, reason });
-    }
-    Ok(absolute)
+/// Where the host's folder really is, as it can be recorded: a link in its path may lead elsewhere when the session goes on.
+async fn real_workspace(folder: Option<PathBuf>) -> Result<Option<PathBuf>, RuntimeError> {
+    let Some(folder) = folder else { return Ok(None) };
+    blocking("looking at a workspace", move || {
+        let real = folder.canonicalize();
+        let real =
+            real.map_err(|error| RuntimeError::Workspace { path: folder, reason: error.to_string() })?;
+        if real.to_str().is_none() {
+            let reason = "its path is not UTF-8, so it cannot be recorded".to_owned();
+            return Err(RuntimeError::Workspace { path: real, reason });
+        }
+        Ok(Some(real))
+    })
+    .await
 }

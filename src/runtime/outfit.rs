@@ -43,6 +43,7 @@ use super::tenants::{DiskUsage, Freshness, Gone, Policies};
 use crate::config::{Config, ExecutorKind};
 use crate::context::{ContextOptions, create_context, redactor_with};
 use crate::workbench::{prompt_options, skill_tools};
+use crate::workspace::Workspace;
 
 /// Makes the parts of sessions. Clones are the same.
 #[derive(Clone)]
@@ -460,6 +461,13 @@ impl Inner {
             Some(kind) => {
                 let context =
                     create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
+                // It is looked at by its path there.
+                if let Some(folder) =
+                    workspace.as_ref().filter(|folder| *folder != context.workspace().path())
+                {
+                    let reason = "a symbolic link was put into its path just now".to_owned();
+                    return Err(RuntimeError::Workspace { path: folder.clone(), reason });
+                }
                 Some(self.sandboxes.source(key, &home, &kind, &self.config, context)?)
             }
             None => None,
@@ -484,13 +492,11 @@ impl Inner {
         Ok(path)
     }
 
-    /// A folder of the host's must be there, and keep apart from ours, where other sessions' files are.
+    /// A folder of the host's must be there, at the path without links that was recorded, and keep apart from ours, where other sessions' files are.
     fn check(&self, folder: &std::path::Path, kind: Option<&Kind<'_>>) -> Result<PathBuf, RuntimeError> {
         let refused = |reason: String| RuntimeError::Workspace { path: folder.to_owned(), reason };
-        let real = folder.canonicalize().map_err(|error| refused(error.to_string()))?;
-        if !real.is_dir() {
-            return Err(refused("it is no folder".to_owned()));
-        }
+        let real = Workspace::at_real_path(folder).map_err(|error| refused(error.to_string()))?;
+        let real = real.path().to_owned();
         let data = self.home.path();
         let isolates = !matches!(kind, Some(Kind::Built(ExecutorKind::Local)));
         if isolates && (real.starts_with(data) || data.starts_with(&real)) {

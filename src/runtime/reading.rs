@@ -87,7 +87,7 @@ impl Runtime {
             return Ok(ProducedFiles { files: Vec::new(), complete: true });
         };
         blocking("looking at a workspace", move || {
-            let workspace = Workspace::existing(&folder)
+            let workspace = Workspace::at_real_path(&folder)
                 .map_err(|error| RuntimeError::Workspace { path: folder, reason: error.to_string() })?;
             Ok(workspace.produced_since(&Snapshot::default()))
         })

@@ -9,11 +9,13 @@ mod snapshot;
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use conjure_sandbox::{DataFolder, PrivateWorkspace};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 pub use snapshot::{ProducedFile, ProducedFiles, Snapshot};
 
@@ -57,6 +59,19 @@ impl Workspace {
         // Listing it is the proof that it is a folder which we may enter.
         std::fs::read_dir(&resolved).map_err(|error| Error::io(path, &error))?;
         Ok(Self { path: resolved, guard: None })
+    }
+
+    /// The same at a path that led through no link before. One that stands in it now is not followed: whoever put it there, such as a
+    /// tool that may write to the folder around this one, chose where it leads.
+    ///
+    /// # Errors
+    /// As for [`Workspace::existing`], and when a link stands in the path.
+    pub fn at_real_path(path: &Path) -> Result<Self, Error> {
+        let folder = open_real(path)?;
+        // Its path is asked of what was opened: the one that was given may lead elsewhere by now.
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+            .map_err(|error| Error::io(path, &error))?;
+        Ok(Self { path, guard: None })
     }
 
     /// Its absolute path, without links.
@@ -109,23 +124,25 @@ impl Workspace {
             return Err(refused("it is not a regular file"));
         }
         let target = self.path.join(name);
-        let created = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(metadata.mode() & 0o777 | 0o600)
-            .open(&target);
-        match created {
-            Ok(mut to) => copy(&mut from, &mut to, &target).map(|()| target),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let there = std::fs::symlink_metadata(&target).map_err(|error| Error::io(&target, &error))?;
-                if (there.dev(), there.ino()) == (metadata.dev(), metadata.ino()) {
-                    Ok(target)
-                } else {
-                    Err(refused("the workspace has another file of that name"))
+        let failed = |errno: Errno| Error::io(&target, &errno.into());
+        let folder = open_real(&self.path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(metadata.mode() & 0o777 | 0o600);
+        match rustix::fs::openat(&folder, name, flags, mode) {
+            Ok(to) => io::copy(&mut from, &mut File::from(to)).map(drop).map_err(|error| {
+                // Half of it is of no use.
+                let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
+                Error::io(&target, &error)
+            })?,
+            Err(Errno::EXIST) => {
+                let there = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+                if (there.st_dev, there.st_ino) != (metadata.dev(), metadata.ino()) {
+                    return Err(refused("the workspace has another file of that name"));
                 }
             }
-            Err(error) => Err(Error::io(&target, &error)),
+            Err(errno) => return Err(failed(errno)),
         }
+        Ok(target)
     }
 
     /// What is in the folder now, to compare with later. Reads names and dates, not contents.
@@ -153,11 +170,19 @@ pub(crate) fn temporary_data() -> Result<DataFolder, Error> {
     })
 }
 
-/// Copies all of `from`; a copy that fails leaves nothing behind.
-fn copy(from: &mut File, to: &mut File, target: &Path) -> Result<(), Error> {
-    io::copy(from, to).map(drop).map_err(|error| {
-        let _ = std::fs::remove_file(target);
-        Error::io(target, &error)
+/// Opens a folder whose path leads through no link.
+fn open_real(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    opened.map_err(|errno| match errno {
+        Errno::LOOP => Error::PermissionDenied {
+            path: path.to_owned(),
+            reason: format!(
+                "a symbolic link stands in the path `{}` now, where there was none: it is not followed",
+                path.display()
+            ),
+        },
+        other => Error::io(path, &other.into()),
     })
 }
 

@@ -127,13 +127,12 @@ fn links_and_depth_lead_nowhere() {
     let before = Snapshot::default();
     assert_eq!(workspace.produced_since(&before), ProducedFiles { files: Vec::new(), complete: true });
 
-    let mut folder =
-        rustix::fs::open(workspace.path(), OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+    let mut folder = rustix::fs::open(workspace.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..2_000 {
-        rustix::fs::mkdirat(&folder, "deeper", rustix::fs::Mode::RWXU).unwrap();
-        folder = rustix::fs::openat(&folder, "deeper", OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+        rustix::fs::mkdirat(&folder, "deeper", Mode::RWXU).unwrap();
+        folder = rustix::fs::openat(&folder, "deeper", OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
-    drop(rustix::fs::openat(&folder, "file", OFlags::CREATE, rustix::fs::Mode::RUSR).unwrap());
+    drop(rustix::fs::openat(&folder, "file", OFlags::CREATE, Mode::RUSR).unwrap());
     let produced = workspace.produced_since(&before);
     assert_eq!((produced.files.len(), produced.complete), (0, false));
     // A root that is a link is no folder of a session.
@@ -157,4 +156,25 @@ fn a_temporary_folder_goes_whatever_is_in_it() {
     }
     drop(workspace);
     assert!(!path.exists() && !path.parent().unwrap().exists());
+}
+
+#[test]
+fn a_real_path_leads_through_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let top = folder.path().canonicalize().unwrap();
+    std::fs::create_dir_all(top.join("real/inner")).unwrap();
+    std::os::unix::fs::symlink("real", top.join("link")).unwrap();
+    std::fs::write(top.join("file"), "").unwrap();
+    let found = Workspace::at_real_path(&top.join("real/inner")).unwrap();
+    assert_eq!(found.path(), top.join("real/inner"));
+    for path in ["link", "link/inner"] {
+        let refused = Workspace::at_real_path(&top.join(path)).unwrap_err().to_string();
+        assert!(refused.contains("a symbolic link stands in the path"), "{refused}");
+    }
+    assert!(Workspace::at_real_path(&top.join("file")).is_err());
+    // One that was put there since it was opened.
+    std::fs::rename(top.join("real"), top.join("moved")).unwrap();
+    std::os::unix::fs::symlink("moved", top.join("real")).unwrap();
+    assert!(found.add_file(&top.join("file")).is_err());
+    assert!(!top.join("moved/inner/file").exists());
 }

@@ -12,7 +12,8 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
-        let bed = Self { folder: tempfile::tempdir().unwrap(), script: script("- content: Done.\n") };
+        let bed =
+            Self { folder: tempfile::tempdir().unwrap(), script: script(&"- content: Done.\n".repeat(8)) };
         bed.run(&[]).code(0);
         bed
     }

@@ -103,6 +103,7 @@ const ROOMS_OF_OUTSIDERS: [(&str, &[&str]); 29] = [
         &[
             "conjure-actors",
             "conjure-artifact",
+            "conjure-conversation",
             "conjure-guest",
             "conjure-sandbox",
             "conjure-skill",

@@ -9,16 +9,6 @@
 #[path = "../../crates/sandbox/tests/support/again.rs"]
 #[expect(dead_code, reason = "others' tests need more of it")]
 mod again;
-#[cfg(feature = "docker")]
-#[path = "../../crates/sandbox/tests/support/engine.rs"]
-mod engine;
-#[cfg(feature = "docker")]
-#[path = "../../crates/sandbox/tests/support/image.rs"]
-mod image;
-#[cfg(feature = "docker")]
-#[path = "../../crates/sandbox/tests/support/own_engine.rs"]
-#[expect(dead_code, reason = "others' tests need more of it")]
-mod own_engine;
 #[path = "../../crates/sandbox/tests/support/processes.rs"]
 #[expect(dead_code, reason = "others' tests need more of it")]
 mod processes;
@@ -30,8 +20,6 @@ mod bad_input;
 mod check_command;
 mod conformance;
 #[cfg(feature = "docker")]
-mod container_runs;
-#[cfg(feature = "docker")]
 mod containers;
 mod doctor;
 mod hosted_skills_command;
@@ -42,6 +30,8 @@ mod library;
 mod live_model;
 mod run_command;
 mod run_hosted;
+mod run_out_limit;
+mod run_planted_links;
 mod runtime_artifacts;
 mod runtime_artifacts_expired;
 mod runtime_artifacts_killed;
@@ -52,12 +42,8 @@ mod runtime_cancelled;
 mod runtime_catalogs;
 mod runtime_chores;
 mod runtime_compaction;
-#[cfg(feature = "docker")]
-mod runtime_containers;
 mod runtime_disks;
 mod runtime_displaced;
-#[cfg(feature = "docker")]
-mod runtime_engines;
 mod runtime_fetch;
 mod runtime_halts;
 mod runtime_hosted;
@@ -89,7 +75,9 @@ mod runtime_shares;
 mod runtime_shutdown;
 mod runtime_spares;
 mod runtime_turns;
+mod secrets_command;
 mod sessions_command;
 mod signals;
 mod skill_tools;
 mod skills_command;
+mod strangers_text;

@@ -212,10 +212,9 @@ fn a_workspace_behind_a_link_is_named_as_it_is_and_stays_so() {
     }
     let (data, link) = (folder.join("data"), folder.join("link"));
     std::os::unix::fs::symlink("real", &link).unwrap();
-    let script = script(
-        "- content: [{tool_use: {name: bash_tool, input: {command: echo x >> made, description: x}}}]\n\
-         - content: Done.\n",
-    );
+    let turns = "- content: [{tool_use: {name: bash_tool, input: {command: echo x >> made, description: x}}}]\n\
+                 - content: Done.\n";
+    let script = script(&turns.repeat(2));
     let run = |workspace: &Path| {
         let run = Conjure::new(["run", "--workspace"]).arg(workspace).arg("--script").arg(script.path());
         run.arg("Go").env("CONJURE_DATA", &data).finish().code(0)

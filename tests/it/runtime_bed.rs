@@ -82,7 +82,7 @@ fn result(message: &Message) -> Option<String> {
 }
 
 /// For containers of this image, on this machine's engine.
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 pub(crate) fn of_containers(image: &crate::image::TestImage) -> Settings {
     Settings {
         image: Some(image.name().to_owned()),
@@ -107,7 +107,7 @@ impl Host {
     }
 
     /// Whose sandboxes are containers of this image.
-    #[cfg(feature = "docker")]
+    #[cfg(engines)]
     pub(crate) fn in_containers(image: &crate::image::TestImage) -> Self {
         Self::with(ExecutorKind::Docker, of_containers(image))
     }

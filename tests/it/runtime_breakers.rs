@@ -120,6 +120,7 @@ impl<M: Model> Model for Pausing<M> {
 }
 
 /// A paused answer goes back as it is and nothing with it, as often as the limits allow.
+#[cfg(not(engines))]
 #[tokio::test]
 async fn pauses_are_resumed_unchanged_as_often_as_they_may_be() {
     let host = Host::new(ExecutorKind::Jail);
@@ -218,22 +219,27 @@ fn results(message: &conjure::Message) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn every_breaker_stops_its_turn_in_a_jail() {
     every_breaker_stops_its_turn(Host::new(ExecutorKind::Jail)).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_storm_of_forks_in_a_jail_is_told() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can have control groups for a jail on every machine");
+        test_support::skip(
+            "only root can have control groups for a jail on every machine",
+            "run the tests as root",
+        );
         return;
     }
     let host = impatient(ExecutorKind::Jail, Settings::default());
     a_storm_of_forks_is_told_and_the_next_call_works(host).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 mod containers {
     use super::*;
     use crate::image::test_image;

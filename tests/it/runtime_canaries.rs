@@ -225,12 +225,13 @@ async fn nothing_crosses(host: Host) {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn nothing_of_a_tenant_is_seen_by_another_in_jails() {
     nothing_crosses(Host::with(ExecutorKind::Jail, lax())).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 #[test]
 fn nothing_of_a_tenant_is_seen_by_another_in_containers() {
     let Some(image) = crate::image::test_image() else { return };

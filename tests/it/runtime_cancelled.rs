@@ -165,16 +165,19 @@ async fn check_record(runtime: &Runtime, session: &Session) {
     assert!(!results.is_empty() && results.values().all(|count| *count == 1), "{results:?}");
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_turn_that_is_interrupted_anywhere_leaves_a_session_that_goes_on() {
     broken_off_everywhere(Host::new(ExecutorKind::Jail), Way::Interrupt, 1).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_turn_whose_session_is_killed_anywhere_goes_on() {
     broken_off_everywhere(Host::new(ExecutorKind::Jail), Way::Kill, 1).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_turn_whose_host_stops_anywhere_leaves_a_session_that_goes_on() {
     broken_off_everywhere(Host::new(ExecutorKind::Jail), Way::Restart, 1).await;
@@ -410,27 +413,31 @@ async fn a_call_that_is_dropped_leaves_nothing(host: Host) {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
     whatever_a_handle_is_asked_may_be_dropped(Host::new(ExecutorKind::Jail)).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
     a_deletion_that_is_dropped_can_be_done_again(Host::new(ExecutorKind::Jail)).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn whoever_listens_may_be_dropped_at_any_await() {
     whoever_listens_may_be_dropped(Host::new(ExecutorKind::Jail)).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_call_that_is_dropped_at_any_await_leaves_nothing() {
     a_call_that_is_dropped_leaves_nothing(Host::new(ExecutorKind::Jail)).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 mod containers {
     use super::*;
     use crate::image::test_image;

@@ -125,7 +125,7 @@ async fn goes_on(host: &Host, runtime: &Runtime, session: &conjure::Session, ack
 #[test]
 fn a_runtime_goes_on_when_its_disk_is_mended() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root may mount a small disk");
+        test_support::skip("only root may mount a small disk", "run the tests as root");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -103,6 +103,7 @@ fn holds(folder: &Path, text: &str) -> bool {
     })
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn two_tenants_with_the_same_names_and_the_same_url_share_nothing() {
     let web = Web::start().await;
@@ -124,6 +125,7 @@ async fn two_tenants_with_the_same_names_and_the_same_url_share_nothing() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
     let web = Web::start().await;
@@ -144,6 +146,7 @@ async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
 }
 
 /// The list of a tenant holds for what the host fetches on its behalf, from the moment in which it is set.
+#[cfg(not(engines))]
 #[tokio::test]
 async fn urls_outside_of_a_tenants_network_are_fetched_for_none_of_its_sessions() {
     let web = Web::start().await;
@@ -175,6 +178,7 @@ async fn urls_outside_of_a_tenants_network_are_fetched_for_none_of_its_sessions(
 }
 
 /// ADR-0018, section 7: a file of a skill and a bare URL, as the model names them.
+#[cfg(not(engines))]
 #[tokio::test]
 async fn files_of_skills_and_bare_urls_are_read_where_a_tool_takes_a_path() {
     let web = Web::start().await;
@@ -196,6 +200,7 @@ async fn files_of_skills_and_bare_urls_are_read_where_a_tool_takes_a_path() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn what_can_never_be_fetched_is_told_when_it_is_registered() {
     let host = Host::new(ExecutorKind::Local);
@@ -215,6 +220,7 @@ async fn what_can_never_be_fetched_is_told_when_it_is_registered() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn each_tenant_keeps_as_much_of_what_it_fetched_as_it_may_by_now() {
     let web = Web::start().await;
@@ -260,6 +266,7 @@ async fn each_tenant_keeps_as_much_of_what_it_fetched_as_it_may_by_now() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_quota_for_every_tenant_counts_and_the_bytes_of_what_goes_are_there_for_who_has_them() {
     let web = Web::start().await;

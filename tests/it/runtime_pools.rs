@@ -1,6 +1,6 @@
 //! Sessions that take sandboxes which were made before: what they have, what is left, and hosts that die with spares.
 //!
-//! Where no engine answers the tests of containers say so and pass, unless `CONJURE_REQUIRE_DOCKER=1` is set.
+//! Where no engine answers the tests of containers say so and pass, unless `CONJURE_TEST_REQUIRE=all` is set.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -96,12 +96,13 @@ async fn a_session_takes_a_spare(host: &Host) {
     assert_eq!(left(host), [""; 0]);
 }
 
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_takes_a_spare_jail() {
     a_session_takes_a_spare(&Host::new(ExecutorKind::Jail)).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 #[test]
 fn a_session_takes_a_spare_container() {
     let Some(image) = crate::image::test_image() else { return };
@@ -111,6 +112,7 @@ fn a_session_takes_a_spare_container() {
 }
 
 /// A12: what one tenant leaves in a spare of the common pool, no other finds.
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_of_one_pool_see_nothing_of_each_other() {
     let host = Host::new(ExecutorKind::Jail);
@@ -135,6 +137,7 @@ async fn tenants_of_one_pool_see_nothing_of_each_other() {
 }
 
 /// S11, from the pool: the next sandbox has the same workspace, and the model is told what is gone.
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_sandbox_is_replaced_by_a_spare_with_the_same_files() {
     let host = Host::new(ExecutorKind::Jail);
@@ -210,12 +213,13 @@ async fn many_sessions_at_once_have_a_spare_or_wait_for_their_sandbox(host: &Hos
     assert_eq!(guests_in(&host.data()), [0; 0]);
 }
 
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_sessions_at_once_have_a_spare_or_wait_for_their_sandbox() {
     many_sessions_at_once_have_a_spare_or_wait_for_their_sandbox(&Host::new(ExecutorKind::Jail), 64).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 #[test]
 fn twelve_sessions_at_once_have_a_spare_or_wait_for_their_container() {
     let Some(image) = crate::image::test_image() else { return };
@@ -225,7 +229,7 @@ fn twelve_sessions_at_once_have_a_spare_or_wait_for_their_container() {
 }
 
 /// A pool that cannot be filled harms nobody: sessions that need what is not there are told why, all others work.
-#[cfg(feature = "docker")]
+#[cfg(all(feature = "docker", not(engines)))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_without_an_engine_says_so_and_is_in_nobodys_way() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,6 +249,7 @@ async fn a_pool_without_an_engine_says_so_and_is_in_nobodys_way() {
 }
 
 /// The part: a host with spares that wait, and a session that has one, which lives until it is killed.
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_host_with_spares() {
     #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
@@ -269,6 +274,7 @@ impl Drop for Killed {
 }
 
 /// S3: also when the next host has no pool.
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_host_leaves_of_spares_is_removed_by_the_next_start() {
     let host = Host::new(ExecutorKind::Jail);

@@ -64,6 +64,7 @@ impl ExecutorSource for Boasting {
     }
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn what_the_configuration_demands_is_demanded_of_a_hosts_own_executors() {
     let host = Host::new(ExecutorKind::Jail);
@@ -159,21 +160,26 @@ async fn memory_that_runs_out_is_told_and_the_next_call_works(kind: ExecutorKind
     runtime.shutdown(soon()).await.unwrap();
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_jail_that_is_killed_is_replaced() {
     a_sandbox_that_is_killed_is_replaced(ExecutorKind::Jail, Settings::default()).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn memory_that_runs_out_in_a_jail_is_told() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can have control groups for a jail on every machine");
+        test_support::skip(
+            "only root can have control groups for a jail on every machine",
+            "run the tests as root",
+        );
         return;
     }
     memory_that_runs_out_is_told_and_the_next_call_works(ExecutorKind::Jail, Settings::default()).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 mod containers {
     use super::*;
     use crate::engine::{client, docker};

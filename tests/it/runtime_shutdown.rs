@@ -260,7 +260,7 @@ async fn left(plan: &Plan, host: u32) -> Vec<String> {
     let mut left: Vec<String> =
         bearing(&plan.mark).into_iter().map(|process| format!("{process:?}")).collect();
     left.extend(control_groups(&format!("-{host}-")));
-    #[cfg(feature = "docker")]
+    #[cfg(engines)]
     left.extend(containers::of(plan).await);
     left
 }
@@ -376,17 +376,19 @@ async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
     assert_eq!(session.snapshot().await.unwrap().queue, []);
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_host_with_many_jails_stops_within_its_deadline_and_leaves_nothing() {
     shut_down(None, PATIENCE, Enough::Yes).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_host_with_many_jails_that_has_no_time_to_stop_leaves_nothing() {
     shut_down(None, Duration::from_millis(1), Enough::No).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 mod containers {
     use std::collections::HashMap;
 

@@ -46,6 +46,7 @@ async fn a_spare_that_is_killed_while_it_waits_is_replaced(host: &Host) {
     assert_eq!((left(host), guests_in(&host.data())), (Vec::new(), Vec::new()));
 }
 
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spare_that_is_killed_while_it_waits_is_replaced_jail() {
     a_spare_that_is_killed_while_it_waits_is_replaced(&Host::new(ExecutorKind::Jail)).await;
@@ -83,6 +84,7 @@ async fn spares_that_die_as_they_are_taken_harm_nobody(host: &Host, count: usize
     assert_eq!((left(host), guests_in(&host.data())), (Vec::new(), Vec::new()));
 }
 
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spares_that_die_as_they_are_taken_harm_nobody_jail() {
     for _ in 0..3 {
@@ -126,12 +128,14 @@ async fn what_a_tenant_does_in_a_spare_is_in_no_other(host: &Host) {
     assert_eq!((left(host), guests_in(&host.data())), (Vec::new(), Vec::new()));
 }
 
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_tenant_does_in_a_spare_is_in_no_other_jail() {
     what_a_tenant_does_in_a_spare_is_in_no_other(&Host::new(ExecutorKind::Jail)).await;
 }
 
 /// Where no spare can be made, sandboxes are made for their sessions; when it can be again, there are spares.
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_that_cannot_be_filled_fills_up_when_it_can() {
     let host = Host::new(ExecutorKind::Jail);
@@ -156,6 +160,7 @@ async fn a_pool_that_cannot_be_filled_fills_up_when_it_can() {
 }
 
 /// A sandbox that no call used is put away; the next call has a spare, with the same files and nothing else of it.
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_whose_sandbox_was_put_away_takes_a_spare_again() {
     let host = Host::new(ExecutorKind::Jail);
@@ -184,6 +189,7 @@ async fn a_session_whose_sandbox_was_put_away_takes_a_spare_again() {
 }
 
 /// Those that wait for too long are replaced, and what a smaller pool has too many of is gone with the runtime that made it.
+#[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spares_that_are_too_old_are_replaced_and_a_smaller_pool_has_fewer() {
     let host = Host::new(ExecutorKind::Jail);
@@ -201,7 +207,7 @@ async fn spares_that_are_too_old_are_replaced_and_a_smaller_pool_has_fewer() {
     assert_eq!((left(&host), guests_in(&host.data())), (Vec::new(), Vec::new()));
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 mod containers {
     use super::*;
     use crate::image::test_image;

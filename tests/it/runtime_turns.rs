@@ -197,27 +197,31 @@ async fn read_until(listening: &mut conjure::Subscription, last: u64) -> (Vec<u6
     (seqs, lagged)
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn one_call_fails_in_a_jail_and_its_siblings_do_not() {
     one_fails_and_its_siblings_do_not(impatient(ExecutorKind::Jail, Settings::default())).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn a_turn_in_a_jail_ends_when_its_time_is_over() {
     a_turn_ends_when_its_time_is_over(Host::new(ExecutorKind::Jail)).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn what_waits_and_what_steers_come_in_order_with_a_jail() {
     what_waits_and_what_steers_come_in_order(Host::new(ExecutorKind::Jail)).await;
 }
 
+#[cfg(not(engines))]
 #[tokio::test]
 async fn who_reads_slowly_misses_nothing_of_a_session_with_a_jail() {
     who_reads_slowly_misses_nothing(Host::new(ExecutorKind::Jail)).await;
 }
 
-#[cfg(feature = "docker")]
+#[cfg(engines)]
 mod containers {
     use super::*;
     use crate::image::test_image;

@@ -153,6 +153,24 @@ fn ids_that_name_no_session_or_several_are_told() {
 }
 
 #[test]
+fn a_session_goes_on_with_its_own_script_and_begins_another() {
+    let data = tempfile::tempdir().unwrap();
+    let own = script("- content: One.\n- content: Two.\n- content: Three.\n- content: Four.\n");
+    let other = script("- content: First.\n- content: Second.\n");
+    let id = session_of(&run(data.path(), own.path(), "Go").code(0));
+    let resume = |script: &Path| {
+        let resume = conjure(data.path(), &["sessions", "resume", &id, "--script"]).arg(script);
+        resume.arg("Go on").finish().code(0).stdout
+    };
+    assert_eq!(resume(own.path()), "Two.\n");
+    assert_eq!(resume(other.path()), "First.\n");
+    // Call k of the session takes turn k, also when another script was played before.
+    assert_eq!(resume(own.path()), "Four.\n");
+    let over = conjure(data.path(), &["sessions", "resume", &id, "--script"]).arg(own.path());
+    over.arg("Go on").finish().code(1).says("its end: it has 4 turns, and the model was called for number");
+}
+
+#[test]
 fn a_variable_that_was_not_recorded_is_asked_for() {
     let data = tempfile::tempdir().unwrap();
     let first = script("- content: Done.\n");

@@ -171,14 +171,13 @@ fn is_whole(left: &[PathBuf], package: &Path) -> bool {
 
 /// Whether commands started here heed this signal: whoever runs the tests in the background of a shell ignores SIGINT for them
 /// and for everything that they start.
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 fn is_heeded(signal: &Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
     let is_heeded = ignored & (1 << (signal.as_raw() - 1)) == 0;
     if !is_heeded {
-        eprintln!("SKIPPED: {signal:?} is ignored by whoever started these tests");
+        test_support::not_applicable(&format!("{signal:?} is ignored by whoever started these tests"));
     }
     is_heeded
 }

@@ -177,6 +177,31 @@ fn what_is_there_and_is_no_valid_skill_has_the_code_1() {
     }
 }
 
+/// The reference prints what it does not call valid, as long as there is a name and a description.
+#[test]
+fn what_is_not_valid_is_printed_as_by_the_reference_and_the_finding_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let skill = folder.path().join("folder");
+    std::fs::create_dir(&skill).unwrap();
+    let write = |text: &str| std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    write("---\nname: Not_Valid\ndescription: Prints.\nauthor: me\n---\n");
+    let path = skill.to_str().unwrap();
+    let properties = skills(["properties", path]).code(0);
+    assert_eq!(properties.stdout, "{\n  \"name\": \"Not_Valid\",\n  \"description\": \"Prints.\"\n}\n");
+    let properties = properties.says("must be lowercase").says("[unknown-field]");
+    properties.says("must match skill name");
+    let prompt = skills(["prompt", path]).code(0).says("must be lowercase");
+    assert!(prompt.stdout.contains("<name>\nNot_Valid\n</name>"), "{}", prompt.stdout);
+    skills(["validate", path]).code(1);
+    for refused in ["---\nname: x\n---\n", "---\ndescription: x\n---\n", "---\n- x\n---\n", "text"] {
+        write(refused);
+        for command in ["properties", "prompt"] {
+            let refused = skills([command, path]).code(1);
+            assert_eq!(refused.stdout, "", "{refused:?}");
+        }
+    }
+}
+
 #[test]
 fn properties_are_json_in_the_order_of_the_reference() {
     insta::assert_snapshot!(skills(["properties", "fixtures/skills/sales-report"]).code(0).stdout);

@@ -77,7 +77,7 @@ impl Notice {
 impl Files {
     const fn of(isolation: Isolation) -> Self {
         match isolation.filesystem {
-            Boundary::Enforced => Self::Own,
+            Boundary::Enforced | Boundary::Watched => Self::Own,
             Boundary::Open => Self::OfHost,
         }
     }

@@ -7,6 +7,7 @@
 //!
 //! State: what is recorded, and in memory which turn produced nothing. A crash between a turn's end and its files is such an occasion, too.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,13 @@ pub(crate) async fn record_files(
         all.completeness = Completeness::Cut;
     }
     let Produced { mut files, completeness } = all;
+    let redactor = shared.redactor();
+    for text in files.iter_mut().flat_map(|file| [&mut file.id, &mut file.name]) {
+        // What lies at such a place is not to be had by the record, which tells no secrets.
+        if let Cow::Owned(redacted) = redactor.redact(text) {
+            *text = redacted;
+        }
+    }
     if let Occasion::Later = occasion {
         // Who looks later goes by less exact dates: what is as an earlier turn left it is no news.
         let is_news = |file: &SessionFile| {

@@ -34,7 +34,7 @@ use std::time::Duration;
 use conjure_base::{Digest, DigestHasher, Timestamp, TurnId};
 use conjure_conversation::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
 use futures_util::future::BoxFuture;
-use rustix::fs::{CWD, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags, StatxTimestamp};
 use rustix::time::{ClockId, clock_gettime};
 use tokio_util::sync::CancellationToken;
 
@@ -73,7 +73,7 @@ pub struct WorkspaceOutputs {
 }
 
 impl WorkspaceOutputs {
-    /// Those of the workspace in this folder of the host's, which need not be there yet.
+    /// Those of the workspace in this folder of the host's, which need not be there yet. No link may stand in its path.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path: PathBuf = path.into();
@@ -88,9 +88,9 @@ impl WorkspaceOutputs {
     }
 
     fn folder(&self) -> Result<Folder, OutputError> {
-        // A workspace is no link: commands cannot exchange it, and neither may anybody else.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(CWD, &*self.path, flags, Mode::empty());
+        // No link leads to a workspace. Commands cannot exchange theirs; those of another session may, where theirs is around it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat2(CWD, &*self.path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
         opened.map(Folder::from).map_err(|errno| unopened(WORKSPACE, errno.into()))
     }
 }

@@ -6,6 +6,7 @@
 
 mod clock;
 mod deadline;
+mod deceptive;
 mod digest;
 mod id;
 mod redactor;
@@ -13,6 +14,7 @@ mod timestamp;
 
 pub use clock::{Clock, SystemClock};
 pub use deadline::Deadline;
+pub use deceptive::{judged, without_deceptive};
 pub use digest::{Digest, DigestError, DigestHasher};
 pub use id::{CallId, ContainerId, IdError, SessionId, TenantId, TurnId};
 pub use redactor::{Redactor, SHORTEST_SECRET, looks_sensitive};

@@ -29,6 +29,7 @@ impl Redactor {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .flat_map(with_lines)
+            .flat_map(with_password)
             .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
             .collect();
         Self { secrets: Arc::new(RwLock::new(sorted(secrets))) }
@@ -126,6 +127,12 @@ fn with_lines((name, value): (String, String)) -> Vec<(String, String)> {
     all
 }
 
+/// A secret, and the password in it where it is a URL: programs tell and use it alone.
+fn with_password((name, value): (String, String)) -> Vec<(String, String)> {
+    let password = password_in(&value).map(|password| (name.clone(), password.to_owned()));
+    password.into_iter().chain([(name, value)]).collect()
+}
+
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secrets = self.secrets();
@@ -136,15 +143,56 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// Whether a variable of this name usually holds a secret (`API_KEY`, `DB_PASSWORD`, `GITHUB_TOKEN` ...).
+/// Whether a variable usually holds a secret: by its name (`API_KEY`, `DB_PASSWORD`, `GITHUB_TOKEN` ...), or because its value is a
+/// URL with a password.
 #[must_use]
-pub fn looks_sensitive(name: &str) -> bool {
-    const WORDS: [&str; 5] = ["KEY", "PASS", "CREDENTIAL", "CREDENTIALS", "AUTH"];
+pub fn looks_sensitive(name: &str, value: &str) -> bool {
+    password_in(value).is_some() || is_name_of_secret(name)
+}
+
+/// The password in a URL, as it is written there.
+fn password_in(value: &str) -> Option<&str> {
+    let (_, rest) = value.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (user, _) = authority.rsplit_once('@')?;
+    let (_, password) = user.split_once(':')?;
+    Some(password).filter(|password| !password.is_empty())
+}
+
+fn is_name_of_secret(name: &str) -> bool {
+    const WORDS: [&str; 14] = [
+        "AUTH",
+        "COOKIE",
+        "COOKIES",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "JWT",
+        "KEY",
+        "PASS",
+        "PAT",
+        "PHPSESSID",
+        "PWD",
+        "SESSID",
+        "SESSION",
+        "SESSIONID",
+    ];
+    // Of shells and desktops; their values are ordinary words.
+    const KNOWN: [&str; 7] = [
+        "DESKTOP_SESSION",
+        "PWD",
+        "SESSION_MANAGER",
+        "XDG_SESSION_CLASS",
+        "XDG_SESSION_DESKTOP",
+        "XDG_SESSION_ID",
+        "XDG_SESSION_TYPE",
+    ];
     // No usual word ends in these.
     const TAILS: [&str; 7] = ["APIKEY", "PASSPHRASE", "PRIVATEKEY", "PASSWORD", "PASSWD", "TOKEN", "SECRET"];
-    name.to_uppercase()
-        .split(|c: char| !c.is_alphanumeric())
-        .any(|word| WORDS.contains(&word) || TAILS.iter().any(|tail| word.ends_with(tail)))
+    let name = name.to_uppercase();
+    !KNOWN.contains(&name.as_str())
+        && name
+            .split(|c: char| !c.is_alphanumeric())
+            .any(|word| WORDS.contains(&word) || TAILS.iter().any(|tail| word.ends_with(tail)))
 }
 
 #[cfg(test)]
@@ -221,11 +269,40 @@ mod tests {
             "SMTP_PASS",
             "AUTHTOKEN",
             "clientSecret",
+            "GITHUB_PAT",
+            "COOKIE",
+            "app_jwt",
+            "SESSION",
+            "SESSION_ID",
+            "DB_PWD",
         ] {
-            assert!(looks_sensitive(name), "{name}");
+            assert!(looks_sensitive(name, ""), "{name}");
         }
-        for name in ["PATH", "KEYBOARD", "MONKEY", "TOKENIZERS_PARALLELISM", "LANG", "COMPASS", "PWD"] {
-            assert!(!looks_sensitive(name), "{name}");
+        for name in [
+            "PATH",
+            "KEYBOARD",
+            "MONKEY",
+            "TOKENIZERS_PARALLELISM",
+            "LANG",
+            "COMPASS",
+            "PWD",
+            "SPAT",
+            "XDG_SESSION_TYPE",
+        ] {
+            assert!(!looks_sensitive(name, "https://example.com/a:b@c"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_url_with_a_password_is_a_secret_and_so_is_the_password_alone() {
+        for url in ["postgres://app:s3cr:t@db/main", "redis://:s3cr:t@cache:6379/0?x#y"] {
+            assert!(looks_sensitive("ANY", url), "{url}");
+            let redactor = Redactor::new([("DATABASE_URL", url)]);
+            let told = redactor.redact("password s3cr:t").into_owned() + &redactor.redact(url);
+            assert_eq!(told, "password [REDACTED:DATABASE_URL][REDACTED:DATABASE_URL]");
+        }
+        for other in ["postgres://app@db/main", "https://x:@y", "a:b@c", "://", "https://h/p?q=a:b@c"] {
+            assert!(!looks_sensitive("ANY", other), "{other}");
         }
     }
 }

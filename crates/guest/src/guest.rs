@@ -3,6 +3,7 @@
 //! State: the open jobs, and the processes that this one is the parent of. Nothing survives it.
 
 mod greeting;
+mod interference;
 mod pausing;
 mod processes;
 mod readiness;
@@ -22,13 +23,15 @@ use conjure_guest::protocol::{
     Request, is_tunnel,
 };
 
+use self::interference::Interference;
 use self::readiness::{Token, take_turns};
+use self::watching::Standstill;
 use crate::channels::UsedChannels;
 use crate::exec::{Burden, ExecJob, Shim, Shims, SpillFolder, Surroundings, Writing};
 use crate::feed::FeedError;
 use crate::file_job::{FileJob, Places};
 use crate::files::Roots;
-use crate::fortress::{OomScore, Pressure};
+use crate::fortress::{CommandWalls, OomScore, Pressure};
 use crate::jail::Inside;
 use crate::job::{Cut, Cx, Got, SCRATCH, read, too_many};
 use crate::outbox::Outbox;
@@ -122,8 +125,8 @@ struct Session {
     env: BTreeMap<String, String>,
     spill: Option<SpillFolder>,
     limits: ProcessLimits,
-    /// Rules of Landlock that each command is put under besides.
-    walls: Option<OwnedFd>,
+    /// What each command is put under besides.
+    walls: CommandWalls,
     watch: Option<Watch>,
     /// The folder of the shelves, opened before any command ran.
     shelves: Option<OwnedFd>,
@@ -171,6 +174,9 @@ struct Guest {
     sweep: Option<(Duration, Duration)>,
     /// Where what programs left running stands still.
     pause: Option<Pause>,
+    interference: Interference,
+    /// Where everything stands still until the quota was measured.
+    standstill: Option<Standstill>,
     scratch: Vec<u8>,
     /// How often the loop went round: what is ready has its turn in another order each time.
     round: usize,
@@ -205,6 +211,8 @@ impl Guest {
             tunnels: Tunnels::default(),
             sweep: None,
             pause: None,
+            interference: Interference::default(),
+            standstill: None,
             scratch: vec![0; SCRATCH],
             round: 0,
             is_ending: false,
@@ -389,7 +397,7 @@ impl Guest {
                 workdir: &session.workdir,
                 open_files: self.open_files,
                 limits: &session.limits,
-                walls: session.walls.as_ref().map(AsFd::as_fd),
+                walls: &session.walls,
                 oom_score: &self.oom_score,
                 null: self.null.as_fd(),
                 burden: if self.channels.is_empty() && !cx.outbox.is_large() {
@@ -426,6 +434,9 @@ impl Guest {
                 channel.job.has_deadline()
                     && channel.deadline.is_some_and(|deadline| deadline <= clock::now())
             });
+            if is_late {
+                self.look_for_stalled(number);
+            }
             let advanced = self.with_job(number, |job, cx| {
                 let mut result = job.advance(cx);
                 if result.is_none() && is_late {
@@ -436,6 +447,7 @@ impl Guest {
             });
             let Some((result, idle)) = advanced else { continue };
             if let Some(shim) = idle {
+                self.interference.answered();
                 // It is nobody's now, and ended by what it is told or by the end of its line.
                 if let Some(child) = self.children.get_mut(&shim.pid()) {
                     child.channel = NO_OPERATION;

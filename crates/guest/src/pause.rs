@@ -113,6 +113,11 @@ impl Pause {
         }
     }
 
+    /// Whether anything runs, but for those to spare.
+    pub(crate) fn is_disturbed(&self, spare: impl Fn(Pid) -> bool) -> bool {
+        tree::lineage().into_iter().any(|pid| !spare(pid) && tree::motion(pid) == Motion::Going)
+    }
+
     /// Has all go on that does not stand still of its own accord, and says how many. Children come first: none that a parent
     /// leaves behind is found stopped, for which the kernel would hang up on it.
     pub(crate) fn end(self, spare: impl Fn(Pid) -> bool) -> u64 {

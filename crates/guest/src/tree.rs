@@ -183,6 +183,22 @@ fn lineage_of(own: Pid, keep: &impl Fn(Pid) -> bool) -> Vec<Pid> {
     lineage
 }
 
+/// The threads of a process.
+pub(crate) fn threads_of(pid: Pid) -> Vec<Pid> {
+    numeric_names(&format!("/proc/{}/task", pid.as_raw_nonzero()))
+}
+
+/// Whether a thread of a process has not ended.
+pub(crate) fn is_alive(pid: Pid, thread: Pid) -> bool {
+    let path = format!("/proc/{}/task/{}/stat", pid.as_raw_nonzero(), thread.as_raw_nonzero());
+    read_small(&path).is_some_and(|stat| state_of_thread(&stat) != Motion::Gone)
+}
+
+/// Whether `pid` is a child of `parent`.
+pub(crate) fn is_child_of(pid: Pid, parent: Pid) -> bool {
+    stat_of(pid).is_some_and(|stat| stat.parent == parent)
+}
+
 /// The children of all threads of `pid`; `None` when the process is gone or the kernel does not tell.
 fn children_of(pid: Pid) -> Option<Vec<Pid>> {
     let mut children = Vec::new();

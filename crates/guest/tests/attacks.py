@@ -71,6 +71,20 @@ syscall("quotactl", "EPERM", (179, 60), 0x800002 << 8, 0, 0, PAGE)
 syscall("quotactl_fd", "EPERM", 443, 0, 0, 0, PAGE)
 syscall("fanotify_init", "EPERM", (300, 262), 0x200, 0)
 
+# Files that would run as their owner or group: neither made so, nor become so.
+making = os.O_CREAT | os.O_RDWR
+for name, bit in [("user", 0o4000), ("group", 0o2000)]:
+    syscall("openat set-" + name, "EPERM", (257, 56), -100, text(b"made"), making, bit | 0o700)
+    syscall("openat without a name set-" + name, "EPERM", (257, 56), -100, text(b"."), os.O_TMPFILE | os.O_RDWR, bit | 0o700)
+    syscall("openat2 set-" + name, "ENOSYS", 437, -100, text(b"made"), text(struct.pack("QQQ", making, bit | 0o700, 0)), 24)
+    syscall("mknodat set-" + name, "EPERM", (259, 33), -100, text(b"made"), 0o100000 | bit | 0o700, 0)
+    syscall("fchmodat set-" + name, "EPERM", (268, 53), -100, text(b"."), bit | 0o700)
+    if not ARM:
+        syscall("open set-" + name, "EPERM", 2, text(b"made"), making, bit | 0o700)
+        syscall("creat set-" + name, "EPERM", 85, text(b"made"), bit | 0o700)
+        syscall("mknod set-" + name, "EPERM", 133, text(b"made"), 0o100000 | bit | 0o700, 0)
+        syscall("chmod set-" + name, "EPERM", 90, text(b"."), bit | 0o700)
+
 # Namespaces.
 for name, flag in [
     ("time", 0x80), ("mnt", 0x20000), ("cgroup", 0x2000000), ("uts", 0x4000000), ("ipc", 0x8000000),
@@ -142,6 +156,20 @@ syscall("tgkill", "EPERM", (234, 131), GUEST, GUEST, signal.SIGTERM)
 details = text(struct.pack("iiiiiI", signal.SIGTERM, 0, -1, 0, 0, 0) + bytes(104))
 syscall("rt_sigqueueinfo", "EPERM", (129, 138), GUEST, signal.SIGTERM, details)
 syscall("rt_tgsigqueueinfo", "EPERM", (297, 240), GUEST, GUEST, signal.SIGTERM, details)
+
+
+syscall("kill the guest's group", "EPERM", (62, 129), -GUEST, 0)
+
+
+def signal_group_by_descriptor():
+    pidfd = os.pidfd_open(GUEST)
+    try:
+        return call(424, pidfd, 0, 0, 4)
+    finally:
+        os.close(pidfd)
+
+
+attack("pidfd_send_signal to a group", "EPERM", signal_group_by_descriptor)
 
 
 def queue_by_descriptor():

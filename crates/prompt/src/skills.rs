@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use conjure_base::without_deceptive;
 use conjure_skill::{MAX_DESCRIPTION_CHARS, Skill};
 
 use crate::locations::Locations;
@@ -10,9 +11,10 @@ use crate::xml::XmlWriter;
 /// The `<available_skills>` block with the host's own paths, byte for byte as the reference validator writes it,
 /// without a newline at the end. No skills: an empty text, since a block without skills only costs tokens.
 ///
-/// Three differences on purpose: the reference leaves `location` unescaped, and control characters as they are, and
-/// it shows a description of any length. Here one that is longer than the format allows, which only a lenient
-/// skill has, is cut at [`MAX_DESCRIPTION_CHARS`]: it would else go whole into every request.
+/// Four differences on purpose: the reference leaves `location` unescaped, and control characters as they are, and
+/// it shows a description of any length, with characters that nobody sees. Here one that is longer than the format allows,
+/// which only a lenient skill has, is cut at [`MAX_DESCRIPTION_CHARS`]: it would else go whole into every request. And what
+/// people do not see, models are not told ([`conjure_base::without_deceptive`]).
 #[must_use]
 pub fn available_skills_block<'s>(skills: impl IntoIterator<Item = &'s Skill>) -> String {
     available_skills_block_at(skills, &Locations::host())
@@ -54,7 +56,7 @@ impl<'s> Entry<'s> {
     fn write(&self, xml: &mut XmlWriter) {
         xml.element("skill", |xml| {
             xml.value("name", self.name);
-            xml.value("description", &shown(self.description));
+            xml.value("description", &shown(&without_deceptive(self.description)));
             if let Some(location) = &self.location {
                 xml.value("location", location);
             }

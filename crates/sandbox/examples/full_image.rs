@@ -13,7 +13,7 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{ImageOptions, ImagePackages, ImageProgress, ImageSource, build_image};
 use tokio_util::sync::CancellationToken;
 
-#[path = "../tests/image/container.rs"]
+#[path = "../../../tests/system/image/container.rs"]
 mod container;
 
 /// What the specification lists (9.3), used and not only found.

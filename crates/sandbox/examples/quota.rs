@@ -1,7 +1,8 @@
 //! `cargo run --release -p conjure-sandbox --all-features --example quota`: by how much a jail exceeds its disk quota.
 //!
 //! No ordinary file system limits a folder, so the guest looks often and ends what writes too much. Commands that write as
-//! fast as they can show what passes in between: bytes in one file, bytes in many processes, and empty files.
+//! fast as they can show what passes in between: bytes in one file, bytes in many processes, files without a name, and
+//! empty files.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -18,11 +19,19 @@ use conjure_sandbox::{
 const MIB: u64 = 1 << 20;
 
 /// Each ends only when it is ended.
-const WRITERS: [(&str, &str); 4] = [
+const WRITERS: [(&str, &str); 6] = [
     ("1 MiB at a time", "for ((i = 0; ; i++)); do dd if=/dev/zero of=big$i bs=1M count=32; done"),
-    ("16 MiB at a time, not written", "for ((i = 0; ; i++)); do fallocate -l 16M big$i; done"),
     ("four writers at once", "for i in 1 2 3 4; do dd if=/dev/zero of=big$i bs=1M & done; wait"),
+    ("allocated by the C library", "for ((i = 0; ; i++)); do fallocate --posix -l 16M big$i; done"),
+    (
+        "files without a name",
+        "exec perl -e 'for (my $i = 0; ; $i++) { open $f[$i], \">\", $i; unlink $i; syswrite $f[$i], \"x\" x 8388608 }'",
+    ),
     ("empty files", "exec perl -e 'for (my $i = 0; ; $i++) { open my $f, \">\", $i }'"),
+    (
+        "empty files of two writers",
+        "for j in 1 2; do perl -e 'for (my $i = 0; ; $i++) { open my $f, \">\", \"$ARGV[0].$i\" }' $j & done; wait",
+    ),
 ];
 
 #[tokio::main]

@@ -23,9 +23,9 @@ use conjure_store::{Collected, Durability, Store, StoreError, StoreOptions, Tree
 use tempfile::TempDir;
 
 use crate::error::{SandboxError, SandboxErrorKind};
-#[cfg(feature = "jail")]
-use crate::places::settle;
 use crate::places::{FolderId, Place, Places, Purpose, kind_of, remove_folder};
+#[cfg(feature = "jail")]
+use crate::places::{mount_again, settle};
 
 /// Contents that nobody used for so long are removed.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -162,7 +162,10 @@ impl DataFolder {
             }
         }
         #[cfg(feature = "jail")]
-        settle(&path)?;
+        {
+            mount_again(&path)?;
+            settle(&path)?;
+        }
         Ok(path)
     }
 

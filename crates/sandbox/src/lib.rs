@@ -66,7 +66,7 @@ pub use gateway::{Gateway, Proxy, TunnelStream};
 pub use isolation::{Boundary, Isolation};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use jail::Jail;
-pub use limits::{LimitError, Limits};
+pub use limits::{DiskLimit, LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
 #[cfg(all(feature = "local", target_os = "linux"))]

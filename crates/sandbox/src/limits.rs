@@ -39,6 +39,18 @@ pub struct Limits {
     disk: u64,
     inodes: u64,
     tmp: u64,
+    disk_limit: DiskLimit,
+}
+
+/// Who keeps a workspace within its bytes and files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum DiskLimit {
+    /// The guest measures often, and ends what runs when it is too much: on every machine, and exceeded by a little.
+    #[default]
+    Watched,
+    /// The kernel, by a file system of the workspace's own: exact, for jails of a host that is root, in a session's own
+    /// workspace. It takes `mke2fs` (of the package e2fsprogs), `mount` and a loop device. What cannot be had is an error.
+    Kernel,
 }
 
 impl Default for Limits {
@@ -53,6 +65,7 @@ impl Default for Limits {
             disk: GIB,
             inodes: 200_000,
             tmp: 256 * MIB,
+            disk_limit: DiskLimit::Watched,
         }
     }
 }
@@ -104,6 +117,18 @@ impl Limits {
     #[must_use]
     pub const fn tmp(&self) -> u64 {
         self.tmp
+    }
+
+    /// Who keeps the workspace within that.
+    #[must_use]
+    pub const fn disk_limit(&self) -> DiskLimit {
+        self.disk_limit
+    }
+
+    /// With this one to keep the workspace within its bytes and files.
+    #[must_use]
+    pub const fn with_disk_limit(self, disk_limit: DiskLimit) -> Self {
+        Self { disk_limit, ..self }
     }
 
     /// This much memory, in bytes: 8 MiB to 64 TiB.

@@ -25,7 +25,8 @@ use crate::connector::{Connection, Connector};
 use crate::context::ExecutionContext;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::executor::{CallOptions, ContentStream, Executor};
-use crate::isolation::Isolation;
+use crate::isolation::{Boundary, Isolation};
+use crate::limits::{DiskLimit, Limits};
 use crate::mux::{Call, Event, Failed, GRACE, Link, Tunnelling, shake_hands, supervise};
 use crate::operation::{self, Collected, Pump};
 #[cfg(target_os = "linux")]
@@ -133,7 +134,8 @@ impl Sandbox {
                 Ok((welcome, decoder)) => {
                     let isolation = connection.guard.greeted(&welcome);
                     let admitted = connection.guard.admit(&welcome);
-                    match admitted.and_then(|()| isolation.demand(&context.floor)) {
+                    let limited = admitted.and_then(|()| demand_limit(&isolation, &context.limits));
+                    match limited.and_then(|()| isolation.demand(&context.floor)) {
                         Ok(()) => return Ok((connection, decoder, isolation)),
                         Err(refusal) => refusal,
                     }
@@ -634,4 +636,14 @@ impl fmt::Debug for Sandbox {
             .field("failure", &self.failure())
             .finish_non_exhaustive()
     }
+}
+
+/// Refuses a sandbox whose disk the kernel was to limit, and does not.
+fn demand_limit(isolation: &Isolation, limits: &Limits) -> Result<(), SandboxError> {
+    if limits.disk_limit() == DiskLimit::Watched || isolation.disk == Boundary::Enforced {
+        return Ok(());
+    }
+    let message = "the kernel cannot limit the disk of this kind of sandbox, or of one with further folders to write; take a \
+                   jail of a host that is root, or have the guest watch over the disk";
+    Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
 }

@@ -25,7 +25,7 @@ use crate::executor::{CallOptions, Executor as _};
 use crate::guest_process::unavailable;
 use crate::isolation::Isolation;
 use crate::jail::{Belongings, has_shelves_only};
-use crate::limits::Limits;
+use crate::limits::{DiskLimit, Limits};
 use crate::places::{Had, hand_over};
 use crate::sandbox::Sandbox;
 use crate::types::{Command, Sharing};
@@ -62,6 +62,8 @@ impl SpareSpec {
     pub fn serves(&self, context: &ExecutionContext) -> bool {
         let is_proxy = |name: &String| name.to_ascii_lowercase().ends_with("_proxy");
         *self == Self::of(context)
+            // The files of a session cannot be moved into a file system of a spare's own.
+            && self.limits.disk_limit() == DiskLimit::Watched
             && context.allowed_paths.is_empty()
             && has_shelves_only(context)
             && (self.network == NetworkPolicy::None || !context.environment.keys().any(is_proxy))

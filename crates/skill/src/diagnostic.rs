@@ -100,6 +100,8 @@ rules! {
     DescriptionEmpty = "description-empty",
     /// The `description` has more than 1024 code points.
     DescriptionTooLong = "description-too-long",
+    /// The `description` has characters that are not seen, or that turn others round.
+    DescriptionDeceptive = "description-deceptive",
     /// The `compatibility` is not text.
     CompatibilityNotText = "compatibility-not-text",
     /// The `compatibility` has more than 500 code points.

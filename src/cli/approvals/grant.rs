@@ -16,13 +16,68 @@ pub(crate) fn granted(grant: Option<&Grant>) -> String {
     })
 }
 
-/// Calls like this one: those of its tool, or of commands the simple ones that begin with the same word. None where the command does
-/// not begin with a plain word.
+/// Programs that cannot be told to start others or to run code, whatever their arguments.
+const ALONE: [&str; 42] = [
+    "basename",
+    "cat",
+    "cksum",
+    "cmp",
+    "comm",
+    "cp",
+    "cut",
+    "date",
+    "df",
+    "diff",
+    "dirname",
+    "du",
+    "echo",
+    "false",
+    "fold",
+    "grep",
+    "head",
+    "jq",
+    "ln",
+    "ls",
+    "md5sum",
+    "mkdir",
+    "mktemp",
+    "mv",
+    "nl",
+    "paste",
+    "pdftotext",
+    "printf",
+    "pwd",
+    "realpath",
+    "rm",
+    "rmdir",
+    "seq",
+    "sha256sum",
+    "sleep",
+    "stat",
+    "tail",
+    "touch",
+    "tr",
+    "true",
+    "uniq",
+    "wc",
+];
+
+/// Calls like this one: those of its tool. Of commands it is the very same one, since most programs can be told to start others
+/// (`env`, `git`, `xargs`) or what to do (`python3`); or, of a program that can be told neither, the simple commands that begin
+/// with it. None where no rule says that.
 pub(super) fn rule(call: &ToolCall) -> Option<AllowRule> {
     let text = if call.name == BuiltinTool::Bash.name() {
         let command = subject(call)?;
-        let word = command.split_whitespace().next().filter(|word| word.chars().all(is_plain))?;
-        format!("{}({word}:*)", call.name)
+        let command = command.trim();
+        let word = command.split_whitespace().next()?;
+        if ALONE.contains(&word) {
+            format!("{}({word}:*)", call.name)
+        } else if command.contains('*') {
+            // In a rule it would stand for more than itself.
+            return None;
+        } else {
+            format!("{}({command})", call.name)
+        }
     } else {
         call.name.clone()
     };
@@ -40,11 +95,6 @@ fn subject(call: &ToolCall) -> Option<String> {
     call.input_value().get("command")?.as_str().map(str::to_owned)
 }
 
-/// What a person who reads the rule takes for what it is.
-const fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '+' | '-' | ',')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,23 +104,54 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_alike_by_their_first_word() {
+    fn commands_are_alike_where_their_program_starts_no_other() {
         for (command, expected) in [
-            ("git status", Some("bash_tool(git:*)")),
-            (" ./run.sh\t--all; true", Some("bash_tool(./run.sh:*)")),
-            ("python3.12 -c 'print(1)'", Some("bash_tool(python3.12:*)")),
-            ("PATH=. git status", None),
-            ("(git status)", None),
-            ("$GIT status", None),
-            ("git;rm x", None),
+            ("touch a b", Some("bash_tool(touch:*)")),
+            (" wc\t-l x; true", Some("bash_tool(wc:*)")),
+            ("git status", Some("bash_tool(git status)")),
+            ("python3.12 -c 'print(1)'", Some("bash_tool(python3.12 -c 'print(1)')")),
+            ("PATH=. touch x", Some("bash_tool(PATH=. touch x)")),
+            ("(git status)", Some("bash_tool((git status))")),
+            ("./touch x", Some("bash_tool(./touch x)")),
+            ("git;rm x", Some("bash_tool(git;rm x)")),
             ("g*:*) view", None),
-            ("gít status", None),
+            ("sudo *", None),
+            ("env:*", None),
+            ("echo); view", None),
+            ("bash -c 'true\nfalse'", None),
             (" \n", None),
             ("", None),
         ] {
             let rule = rule(&bash(command)).map(|rule| rule.to_string());
             assert_eq!(rule.as_deref(), expected, "{command}");
         }
+    }
+
+    #[test]
+    fn whoever_starts_others_is_granted_as_it_is_and_no_further() {
+        for word in [
+            "bash -c",
+            "sh -c",
+            "env",
+            "git",
+            "sudo",
+            "xargs",
+            "python3 -c",
+            "perl -e",
+            "find .",
+            "ssh host",
+            "nice",
+        ] {
+            let rule = rule(&bash(&format!("{word} 'touch x'"))).unwrap();
+            assert!(speaks_of(&rule, &bash(&format!("{word} 'touch x' "))), "{word}");
+            for other in ["'rm x'", "'touch x'; rm x", "'touch x' y"] {
+                assert!(!speaks_of(&rule, &bash(&format!("{word} {other}"))), "{word} {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_is_like_nothing() {
         assert_eq!(rule(&ToolCall::new("1", "bash_tool", &serde_json::json!({"command": 1}))), None);
         assert_eq!(rule(&ToolCall::new("1", "bash_tool", &serde_json::json!([]))), None);
     }
@@ -89,10 +170,9 @@ mod tests {
 
     #[test]
     fn a_rule_speaks_of_simple_commands_alone() {
-        let rule = rule(&bash("git status; rm x")).unwrap();
-        assert!(speaks_of(&rule, &bash("git log --oneline -5")));
-        for command in ["git log; rm x", "echo $(rm x)", "git log > x", "gitk", "git log\nrm x", "git `rm x`"]
-        {
+        let rule = rule(&bash("ls x; rm x")).unwrap();
+        assert!(speaks_of(&rule, &bash("ls --all -l")));
+        for command in ["ls -a; rm x", "echo $(rm x)", "ls -a > x", "lsof", "ls -a\nrm x", "ls `rm x`"] {
             assert!(!speaks_of(&rule, &bash(command)), "{command}");
         }
     }

@@ -86,7 +86,7 @@ impl Ending {
             if self.text.trim().is_empty() {
                 terminal.warning("the model's last answer holds no text");
             } else {
-                terminal.answer(&self.text);
+                terminal.output(&self.text);
             }
         }
         // An answer that nobody could read is not done.

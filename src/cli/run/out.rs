@@ -1,5 +1,5 @@
 //! `--out DIR`: the files that a run produced, as copies in a folder of the user's. Nothing is written outside of it, and nothing that is
-//! there is overwritten.
+//! there is overwritten. The holes of a file stay holes, and what is copied is bounded: a tool makes a file of any size out of nothing.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,28 +9,44 @@ use conjure::{FileSource, Session, SessionFile};
 use futures_util::StreamExt as _;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
+use crate::cli::destination::{self, Folder, ToolFolders};
 use crate::cli::failure::Failure;
 use crate::cli::run::made;
 use crate::cli::run::produced::size;
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// The folder, made where it is missing. Blocks.
-pub(crate) fn folder(path: &Path) -> Result<PathBuf, Failure> {
-    let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
-    made.map_err(|error| {
-        Failure::usage(format!("`--out`: the folder `{}` cannot be used: {error}", path.display()))
-    })
+/// So many bytes of a hole count as one that is copied: a hole takes no space, but time.
+const HOLE_DISCOUNT: u64 = 64;
+
+/// Zeros in less than a block of the file system are written.
+const BLOCK: usize = 4096;
+
+/// What a hole is compared with.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// Where copies go, and how much of it.
+#[derive(Debug)]
+pub(crate) struct Out {
+    pub(crate) folder: Folder,
+    /// In bytes, of all files together.
+    pub(crate) limit: u64,
+}
+
+/// The folder, made where it is missing. Tools run while it is open, and may put something else in its place. Blocks.
+pub(crate) fn folder(path: &Path, tools: &ToolFolders) -> Result<Folder, Failure> {
+    destination::folder(path, tools).map_err(|error| Failure::usage(format!("`--out`: {error}")))
 }
 
 /// Copies what the session produced; of files of one name, the newest.
-pub(super) async fn save(session: &Session, files: &[SessionFile], out: &Path, terminal: &Terminal) {
+pub(super) async fn save(session: &Session, files: &[SessionFile], out: &Out, terminal: &Terminal) {
     let (newest, older) = made::newest(files);
     let mut saved = Vec::new();
+    let mut allowance = Allowance::of(out.limit);
     for file in newest {
         let name = printable(&file.name);
-        match copy(session, file, out).await {
+        match copy(session, file, &out.folder, &mut allowance).await {
             Ok(bytes) => saved.push((bytes, name)),
             Err(reason) => {
                 terminal
@@ -39,7 +55,8 @@ pub(super) async fn save(session: &Session, files: &[SessionFile], out: &Path, t
         }
     }
     if !saved.is_empty() {
-        terminal.styled(Style::Plain, &format!("copied to {}:", printable(&out.to_string_lossy())));
+        terminal
+            .styled(Style::Plain, &format!("copied to {}:", printable(&out.folder.path.to_string_lossy())));
     }
     for (bytes, name) in saved {
         terminal.note(&format!("  {:>9}  {name}", size(bytes)));
@@ -59,18 +76,32 @@ const fn place(source: FileSource) -> &'static str {
 }
 
 /// Copies one file; how many bytes it has.
-async fn copy(session: &Session, file: &SessionFile, out: &Path) -> Result<u64, String> {
+async fn copy(
+    session: &Session,
+    file: &SessionFile,
+    out: &Folder,
+    allowance: &mut Allowance,
+) -> Result<u64, String> {
     let mut content = session.open_file(file).await.map_err(|error| error.to_string())?;
     let (folder, name, made) = create(out, Path::new(&file.name))?;
     let mut target = tokio::fs::File::from_std(made);
     let mut bytes = 0;
+    let said = |error: std::io::Error| error.to_string();
     let written = async {
         while let Some(piece) = content.stream.next().await {
             let piece = piece.map_err(|error| error.to_string())?;
             bytes += piece.len() as u64;
-            target.write_all(&piece).await.map_err(|error| error.to_string())?;
+            if is_hole(&piece) {
+                allowance.take(piece.len() as u64 / HOLE_DISCOUNT)?;
+                target.seek(std::io::SeekFrom::Start(bytes)).await.map_err(said)?;
+            } else {
+                allowance.take(piece.len() as u64)?;
+                target.write_all(&piece).await.map_err(said)?;
+            }
         }
-        target.flush().await.map_err(|error| error.to_string())
+        target.flush().await.map_err(said)?;
+        // It may end with a hole.
+        target.set_len(bytes).await.map_err(said)
     };
     let written = written.await;
     if written.is_err() {
@@ -80,8 +111,34 @@ async fn copy(session: &Session, file: &SessionFile, out: &Path) -> Result<u64, 
     written.map(|()| bytes)
 }
 
+/// What may still be copied.
+#[derive(Debug)]
+struct Allowance {
+    limit: u64,
+    left: u64,
+}
+
+impl Allowance {
+    const fn of(limit: u64) -> Self {
+        Self { limit, left: limit }
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), String> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            let limit = size(self.limit);
+            format!("the copies would be larger than {limit} together; `--out-limit SIZE` allows more")
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether nothing is lost when this is left out.
+fn is_hole(piece: &[u8]) -> bool {
+    piece.len() >= BLOCK && piece.chunks(ZEROS.len()).all(|part| ZEROS.starts_with(part))
+}
+
 /// A new file beneath the folder, its own folder, and its name there. No link is followed.
-fn create(out: &Path, relative: &Path) -> Result<(OwnedFd, PathBuf, File), String> {
+fn create(out: &Folder, relative: &Path) -> Result<(OwnedFd, PathBuf, File), String> {
     let mut parts = Vec::new();
     for part in relative.components() {
         match part {
@@ -95,8 +152,8 @@ fn create(out: &Path, relative: &Path) -> Result<(OwnedFd, PathBuf, File), Strin
         Errno::LOOP | Errno::NOTDIR => "a link, or a file, is in the place of its folder".to_owned(),
         other => std::io::Error::from(other).to_string(),
     };
-    let as_folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut folder = rustix::fs::open(out, as_folder, Mode::empty()).map_err(said)?;
+    let as_folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = rustix::fs::openat(&out.handle, ".", as_folder, Mode::empty()).map_err(said)?;
     for part in folders {
         match rustix::fs::mkdirat(&folder, *part, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -120,8 +177,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
         std::fs::create_dir(&outside).unwrap();
-        let out = super::folder(&out).unwrap();
-        create(&out, Path::new("a/b/report.md")).unwrap();
+        let opened = super::folder(&out, &ToolFolders::default()).unwrap();
+        create(&opened, Path::new("a/b/report.md")).unwrap();
         assert!(out.join("a/b/report.md").is_file());
         symlink(&outside, out.join("link")).unwrap();
         symlink(outside.join("file"), out.join("dangling")).unwrap();
@@ -134,11 +191,11 @@ mod tests {
             ("/report.md", "leads out"),
             ("", "no name"),
         ] {
-            let error = create(&out, Path::new(name)).unwrap_err();
+            let error = create(&opened, Path::new(name)).unwrap_err();
             assert!(error.contains(expected), "{name}: {error}");
         }
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
         std::fs::write(folder.path().join("file"), "").unwrap();
-        assert!(super::folder(&folder.path().join("file")).is_err());
+        assert!(super::folder(&folder.path().join("file"), &ToolFolders::default()).is_err());
     }
 }

@@ -13,12 +13,13 @@ use conjure::{
 
 use crate::cli::approvals::Rules;
 use crate::cli::args::{RunArgs, Variable};
+use crate::cli::destination::{self, ToolFolders};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::{self, Host, Keeping};
 use crate::cli::run::input;
 use crate::cli::run::kept::notes;
-use crate::cli::run::out;
+use crate::cli::run::out::{self, Out};
 use crate::cli::run::session::{Hosted, Opened, Voice, Whose};
 use crate::cli::run::talk::Say;
 use crate::cli::run::words::{Source, Words, words};
@@ -73,7 +74,7 @@ struct Gathered {
     variables: BTreeMap<String, String>,
     inputs: SkillInputs,
     workspace: Option<PathBuf>,
-    out: Option<PathBuf>,
+    out: Option<Out>,
 }
 
 /// Makes everything ready. The session is in `slot` as soon as there is one.
@@ -150,7 +151,7 @@ pub(super) async fn prepare(
     let folder = host.runtime.workspace(&host.tenant, id).await?;
     let folder = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
     let whose = if args.workspace.is_some() { Whose::User } else { Whose::Session };
-    let workspace = Workspace::existing(&folder)?;
+    let workspace = Workspace::at_real_path(&folder)?;
     let hosted = Hosted { skills: args.hosted.clone(), ..Hosted::default() };
     let opened =
         slot.insert(Opened { host, session, workspace, whose, before: Snapshot::default(), out, hosted });
@@ -200,7 +201,7 @@ fn gather(
     terminal: &Terminal,
 ) -> Result<Gathered, Failure> {
     let variables = variables(&args.env)?;
-    let source = Source { model: args.model.as_deref(), script: args.script.as_deref() };
+    let source = Source { model: args.model.as_deref(), script: args.script.as_deref(), calls_before: 0 };
     let words = words(source, args.record.as_deref(), config, process)?;
     let skills = found(config, terminal)?;
     let inputs = inputs(&args.input, &skills)?;
@@ -208,9 +209,11 @@ fn gather(
     redactor.learn(&redactor_of_inputs(&skills, &inputs, &variables));
     terminal.redact(redactor.clone());
     let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;
-    let (words, recorder) = recorded(words, args.record.as_deref(), redactor)?;
+    let tools = tool_folders(workspace.as_deref(), config, process);
+    let (words, recorder) = recorded(words, args.record.as_deref(), redactor, &tools)?;
     tell_missing(&skills, &inputs, terminal);
-    let out = args.out.as_deref().map(out::folder).transpose()?;
+    let out = args.out.as_deref().map(|path| out::folder(path, &tools)).transpose()?;
+    let out = out.map(|folder| Out { folder, limit: args.out_limit });
     Ok(Gathered { words, recorder, known: skills.len(), variables, inputs, workspace, out })
 }
 
@@ -252,6 +255,12 @@ pub(crate) fn redactor(variables: &BTreeMap<String, String>, words: &Words) -> R
     ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
 }
 
+/// Where tools may write: the folder of the user's that they work in, and those that the data folder has for sessions.
+pub(crate) fn tool_folders(workspace: Option<&Path>, config: &Config, process: &Environment) -> ToolFolders {
+    let data = config.data().map(Path::to_owned).or_else(|| process.data_folder());
+    ToolFolders::of(workspace.into_iter().chain(data.as_deref()))
+}
+
 /// A model whose words are recorded, where that is wanted.
 pub(crate) type Recorded = (Words, Option<Arc<Recorder<Arc<dyn Model>>>>);
 
@@ -260,12 +269,13 @@ pub(crate) fn recorded(
     mut words: Words,
     record: Option<&Path>,
     redactor: Redactor,
+    tools: &ToolFolders,
 ) -> Result<Recorded, Failure> {
     let Some(path) = record else { return Ok((words, None)) };
-    let recorder = Recorder::create(Arc::clone(&words.model), path)
-        .map_err(|error| Failure::usage(format!("`--record`: {error}")))?
-        .with_redactor(redactor);
-    let recorder = Arc::new(recorder);
+    let refused = |told: String| Failure::usage(format!("`--record`: {told}"));
+    let (folder, name) = destination::file(path, tools).map_err(|error| refused(error.to_string()))?;
+    let recorder = Recorder::create_in(Arc::clone(&words.model), folder.handle, name, path);
+    let recorder = Arc::new(recorder.map_err(|error| refused(error.to_string()))?.with_redactor(redactor));
     words.model = Arc::clone(&recorder) as Arc<dyn Model>;
     Ok((words, Some(recorder)))
 }
@@ -276,7 +286,7 @@ pub(crate) async fn add_files(
     files: Vec<PathBuf>,
 ) -> Result<(Vec<PathBuf>, Snapshot), Failure> {
     blocking(move || {
-        let workspace = Workspace::existing(&folder)?;
+        let workspace = Workspace::at_real_path(&folder)?;
         let added = files
             .iter()
             .map(|path| Ok(workspace.add_file(input::file(path)?)?))

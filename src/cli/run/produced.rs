@@ -1,6 +1,5 @@
 //! The files that a run produced, told at its end.
 
-use std::path::Path;
 use std::time::Duration;
 
 use conjure::{
@@ -8,6 +7,7 @@ use conjure::{
     SystemClock, Workspace,
 };
 
+use crate::cli::run::out::Out;
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// More than anybody reads.
@@ -59,7 +59,7 @@ pub(super) fn report(produced: &ProducedFiles, workspace: &Workspace, terminal: 
 }
 
 /// Lists the files that the model's service keeps, on standard error.
-pub(super) fn report_hosted(files: &[&SessionFile], out: Option<&Path>, terminal: &Terminal) {
+pub(super) fn report_hosted(files: &[&SessionFile], out: Option<&Out>, terminal: &Terminal) {
     if files.is_empty() {
         return;
     }

@@ -20,7 +20,7 @@ use crate::cli::host::{Host, Keeping};
 use crate::cli::run::chronicle::{Chronicle, End};
 use crate::cli::run::ending::{Ending, nobody_decides};
 use crate::cli::run::made;
-use crate::cli::run::out;
+use crate::cli::run::out::{self, Out};
 use crate::cli::run::produced;
 use crate::cli::run::progress::{Show, watch};
 use crate::cli::run::talk::{Say, Talk, Talked};
@@ -47,7 +47,7 @@ pub(crate) struct Opened {
     /// What was there before any tool ran.
     pub(crate) before: Snapshot,
     /// Where copies of what is produced go, where they are wanted.
-    pub(crate) out: Option<PathBuf>,
+    pub(crate) out: Option<Out>,
     /// What the model's service runs.
     pub(crate) hosted: Hosted,
 }
@@ -249,7 +249,7 @@ impl Opened {
         }
         if !is_left_alone {
             report(&mut host, session.id(), (&workspace, whose), &before, terminal).await;
-            produced::report_hosted(&hosted.new_files(&made), out.as_deref(), terminal);
+            produced::report_hosted(&hosted.new_files(&made), out.as_ref(), terminal);
             produced::compare(&expected, terminal);
         }
         if host.keeping == Keeping::Kept {

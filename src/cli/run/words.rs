@@ -35,6 +35,8 @@ const NOTE: &str = "conjure.script";
 pub(crate) struct Source<'a> {
     pub(crate) model: Option<&'a str>,
     pub(crate) script: Option<&'a Path>,
+    /// The calls that were made before with the same script.
+    pub(crate) calls_before: usize,
 }
 
 impl Words {
@@ -74,7 +76,7 @@ pub(crate) fn words(
 ) -> Result<Words, Failure> {
     match (source.model, source.script) {
         (Some(model), None) => live(model, config, environment),
-        (None, Some(script)) => scripted(script, record),
+        (None, Some(script)) => scripted(script, record, source.calls_before),
         (Some(_), Some(_)) => Err(Failure::usage("`--model` and `--script` exclude each other")
             .hint("`--model NAME` calls a model; `--script FILE` plays one")),
         (None, None) => Err(Failure::usage("where the model's words come from must be said").hint(
@@ -83,7 +85,7 @@ pub(crate) fn words(
     }
 }
 
-fn scripted(script: &Path, record: Option<&Path>) -> Result<Words, Failure> {
+fn scripted(script: &Path, record: Option<&Path>, calls_before: usize) -> Result<Words, Failure> {
     let model = ScriptedModel::from_file(script).map_err(|error| {
         Failure::usage(error.to_string())
             .hint("`--script` names a file with the model's words, in YAML or JSON")
@@ -103,7 +105,7 @@ fn scripted(script: &Path, record: Option<&Path>) -> Result<Words, Failure> {
     let said = format!("the model's words come from the script {}; the tools are real", script.display());
     Ok(Words {
         name: SCRIPT.to_owned(),
-        model: Arc::new(model),
+        model: Arc::new(model.starting_at(calls_before)),
         said,
         secrets: BTreeMap::new(),
         tariff: None,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use conjure::{
     Clock as _, Config, Contents, Deadline, Environment, ExecutorKind, Given, Limits, Profile, Redactor,
-    RuntimeOptions, SessionId, SessionStatus, Settings, SystemClock, Workspace,
+    RuntimeOptions, SessionEvent, SessionEventKind, SessionId, SessionStatus, Settings, SystemClock,
+    Workspace,
 };
 
 use crate::cli::approvals::{Person, Rules};
@@ -15,9 +16,9 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::{Host, configured};
 use crate::cli::run::{
-    Chronicle, Hosted, Manner, Opened, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files, announce,
-    blocking, message, no_workspace, nobody_decides, noted, of_service, out_folder, out_of_time, prompt,
-    recorded, redactor, settings, standard_input, variables, words,
+    Chronicle, Hosted, Manner, Opened, Out, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files,
+    announce, blocking, message, no_workspace, nobody_decides, noted, of_service, out_folder, out_of_time,
+    prompt, recorded, redactor, settings, standard_input, tool_folders, variables, words,
 };
 use crate::cli::session_args::GoingArgs;
 use crate::cli::sessions::find::find;
@@ -36,6 +37,8 @@ struct Found {
     status: SessionStatus,
     /// How many events it holds.
     events: u64,
+    /// How many calls of the model have ended in it.
+    calls: usize,
     /// What they come to.
     chronicle: Chronicle,
     /// The ids of the files that the model's service keeps of it.
@@ -81,7 +84,7 @@ async fn prepare(
     terminal: &Arc<Terminal>,
 ) -> Result<Prepared, Failure> {
     let going = &wanted.going;
-    let Found { id, profile, status, events, chronicle, known } =
+    let Found { id, profile, status, events, calls, chronicle, known } =
         look(wanted, config, environment, terminal).await?;
     let decision = match &wanted.what {
         What::Decide(named, verdict) => {
@@ -108,7 +111,7 @@ async fn prepare(
     let (own_wanted, own_config, own_environment, own_profile, own_terminal) =
         (Arc::clone(wanted), config.clone(), environment.clone(), profile.clone(), Arc::clone(terminal));
     let gathered = blocking(move || {
-        gather(&own_wanted.going, &own_config, &own_environment, &own_profile, &own_terminal)
+        gather(&own_wanted.going, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
     });
     let (words, voice, variables) = gathered.await?;
     let name = profile.model.clone().unwrap_or_else(|| words.name.clone());
@@ -122,12 +125,16 @@ async fn prepare(
     let folder = host.runtime.workspace(&host.tenant, id).await?;
     let folder: PathBuf = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
     let whose = if profile.workspace.is_some() { Whose::User } else { Whose::Session };
-    let workspace = Workspace::existing(&folder).map_err(|error| {
+    let workspace = Workspace::at_real_path(&folder).map_err(|error| {
         Failure::usage(format!("the folder that the session works in cannot be used: {error}"))
             .hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
     })?;
     let out = match going.out.clone() {
-        Some(out) => Some(blocking(move || out_folder(&out)).await?),
+        Some(out) => {
+            let tools = tool_folders(profile.workspace.as_deref(), &config, environment);
+            let folder = blocking(move || out_folder(&out, &tools)).await?;
+            Some(Out { folder, limit: going.out_limit })
+        }
         None => None,
     };
     let (files, text) = match &wanted.what {
@@ -200,12 +207,15 @@ async fn look(
         let told = host.runtime.events(&host.tenant, id, 0).await?;
         let before = told.iter().filter(|event| event.seq < summary.events);
         let known = of_service(before.clone());
+        let has_ended =
+            |event: &&SessionEvent| matches!(event.kind, SessionEventKind::ModelRequestEnd { .. });
+        let calls = before.clone().filter(has_ended).count();
         let chronicle = Chronicle::after(before);
         let decides = matches!(wanted.what, What::Decide(..)) || Person::at(terminal).is_some();
         match chronicle.waiting() {
             // Nothing needs to be started to know that nobody decides.
             [call, ..] if !decides => Err(nobody_decides(&host, id, call)),
-            _ => Ok(Found { id, profile, status, events: summary.events, chronicle, known }),
+            _ => Ok(Found { id, profile, status, events: summary.events, calls, chronicle, known }),
         }
     };
     let found = found.await;
@@ -218,7 +228,7 @@ fn gather(
     args: &GoingArgs,
     config: &Config,
     environment: &Environment,
-    profile: &Profile,
+    (profile, calls): (&Profile, usize),
     terminal: &Terminal,
 ) -> Result<(Words, Voice, BTreeMap<String, String>), Failure> {
     let variables = variables(&args.env)?;
@@ -229,7 +239,13 @@ fn gather(
         (model, _, _) => model,
     };
     let record = args.record.as_deref();
-    let words = words(Source { model, script }, record, config, environment)?;
+    // Its own script goes on; another begins.
+    let is_own = || {
+        let own = Path::new(noted(&profile.metadata)?).canonicalize().ok()?;
+        Some(own == script?.canonicalize().ok()?)
+    };
+    let calls_before = if is_own().unwrap_or(false) { calls } else { 0 };
+    let words = words(Source { model, script, calls_before }, record, config, environment)?;
     let mut known = profile.environment.clone();
     known.extend(variables.clone());
     let redactor = redactor(&known, &words);
@@ -237,7 +253,8 @@ fn gather(
     let inputs = args.input.iter().map(|input| (&input.name, &input.text));
     redactor.learn(&Redactor::new(withheld.chain(inputs).map(|(name, value)| (name.clone(), value.clone()))));
     terminal.redact(redactor.clone());
-    let (mut words, recorder) = recorded(words, record.map(Path::new), redactor)?;
+    let tools = tool_folders(profile.workspace.as_deref(), config, environment);
+    let (mut words, recorder) = recorded(words, record.map(Path::new), redactor, &tools)?;
     let tariff = words.tariff.take();
     Ok((words, Voice { recorder, tariff }, variables))
 }
@@ -248,5 +265,5 @@ fn without_script(noted: Option<&str>) -> Failure {
         None => "where the model's words come from must be said".to_owned(),
     };
     Failure::usage(told)
-        .hint("`--script FILE` plays a script from its beginning; `--model NAME` calls a model")
+        .hint("`--script FILE` plays a script: its own goes on, another begins; `--model NAME` calls a model")
 }

@@ -1,5 +1,8 @@
 //! `conjure sessions show`: what a session is, and what it did.
 
+use std::collections::HashSet;
+use std::path::Path;
+
 use conjure::{
     Artifact, Contents, Environment, FileSource, ProducedFiles, Profile, SessionFile, SessionId,
     SessionSummary,
@@ -31,6 +34,8 @@ struct Shown {
     history: History,
     workspace: Option<std::path::PathBuf>,
     files: ProducedFiles,
+    /// How many more there are, whose names may hold secrets.
+    unnamed: usize,
     artifacts: Vec<Artifact>,
     produced: Vec<SessionFile>,
 }
@@ -65,12 +70,30 @@ async fn look(host: &Host, id: SessionId, terminal: &Terminal) -> Result<Shown, 
     let summary = runtime.summary(tenant, id).await?;
     let (artifacts, mut produced) = runtime.belongings(tenant, id).await?;
     put_in_order(&mut produced, &events);
+    let (files, unnamed) = named(files, &produced, &profile);
     let history = History::of(&events);
-    Ok(Shown { summary, profile, history, workspace, files, artifacts, produced })
+    Ok(Shown { summary, profile, history, workspace, files, unnamed, artifacts, produced })
+}
+
+/// The files whose names may be told, and how many others there are: where the session had secrets, which are not known now, only
+/// names that are recorded, without them.
+fn named(found: ProducedFiles, recorded: &[SessionFile], profile: &Profile) -> (ProducedFiles, usize) {
+    let has_secrets = !profile.withheld.environment.is_empty()
+        || !profile.withheld.secrets.is_empty()
+        || !profile.withheld.inputs.is_empty();
+    if !has_secrets {
+        return (found, 0);
+    }
+    let recorded: HashSet<&Path> = recorded.iter().map(|file| Path::new(&file.id)).collect();
+    let count = found.files.len();
+    let files: Vec<_> =
+        found.files.into_iter().filter(|file| recorded.contains(file.path.as_path())).collect();
+    let unnamed = count - files.len();
+    (ProducedFiles { files, ..found }, unnamed)
 }
 
 fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
-    let Shown { summary, profile, history, workspace, files, artifacts, produced } = shown;
+    let Shown { summary, profile, history, workspace, files, unnamed, artifacts, produced } = shown;
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
     line("session", &summary.id.to_string());
@@ -145,7 +168,7 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     if artifacts.len() > MOST_FILES {
         lines.push(format!("  … and {} more", artifacts.len() - MOST_FILES));
     }
-    if !files.files.is_empty() {
+    if !files.files.is_empty() || *unnamed > 0 {
         lines.push("files:".to_owned());
     }
     for file in files.files.iter().take(MOST_FILES) {
@@ -153,6 +176,9 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     }
     if files.files.len() > MOST_FILES {
         lines.push(format!("  … and {} more", files.files.len() - MOST_FILES));
+    }
+    if *unnamed > 0 {
+        lines.push(format!("  … and {unnamed} whose names are not recorded, or hold what was withheld"));
     }
     if !files.complete {
         lines.push("  … and more than can be looked at".to_owned());
@@ -173,7 +199,7 @@ const fn plural(count: u32) -> &'static str {
 }
 
 fn value(shown: &Shown) -> Value {
-    let Shown { summary, profile, history, workspace, files, artifacts, produced } = shown;
+    let Shown { summary, profile, history, workspace, files, unnamed: _, artifacts, produced } = shown;
     let mut value = entry(summary);
     value["sandbox"] = profile.executor.clone().into();
     value["workspace"] = workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()).into();

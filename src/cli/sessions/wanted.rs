@@ -81,7 +81,7 @@ impl Verdict {
             Self::Always => always(call).ok_or_else(|| {
                 let id = printable(call.id.as_str());
                 Failure::usage(format!(
-                    "the tool call `{id}` stands for no others: its command begins with no plain word"
+                    "the tool call `{id}` stands for no others: no rule says which commands are like it"
                 ))
                 .hint("allow it alone: `--allow`")
             })?,

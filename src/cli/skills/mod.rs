@@ -48,11 +48,12 @@ pub(crate) async fn skills(
         SkillsCommand::Validate(args) => validate::validate(args, terminal),
         SkillsCommand::Check(args) => check::check(args, config, terminal).await,
         SkillsCommand::Properties { path } => {
-            terminal.output(&read(path, Mode::Strict)?.properties().to_json());
+            terminal.output(&read_as_reference(path, terminal)?.properties().to_json());
             Ok(Exit::Done)
         }
         SkillsCommand::Prompt { paths } => {
-            let skills = paths.iter().map(|path| read(path, Mode::Strict)).collect::<Result<Vec<_>, _>>()?;
+            let skills =
+                paths.iter().map(|path| read_as_reference(path, terminal)).collect::<Result<Vec<_>, _>>()?;
             let places: HashMap<PathBuf, PathBuf> =
                 skills.iter().map(|skill| (skill.location().to_owned(), place(skill))).collect();
             let locations = Locations::mapped(move |path| places.get(path).cloned());
@@ -126,6 +127,45 @@ fn place(skill: &Skill) -> PathBuf {
 /// The skill at `path`. Exit code 1 when what is there is not a valid one, 2 when nothing is there.
 fn read(path: &Path, mode: Mode) -> Result<Skill, Failure> {
     load(path, mode).map_err(refused)
+}
+
+/// The skill at `path` as the format's reference implementation reads it to print it: it checks no more than that there is a name
+/// and a description. What else is wrong is told as warnings.
+fn read_as_reference(path: &Path, terminal: &Terminal) -> Result<Skill, Failure> {
+    let findings = match load(path, Mode::Strict) {
+        Err(SkillError::InvalidFrontmatter { diagnostics, .. })
+            if !diagnostics.iter().any(|finding| finding.is_error() && is_unreadable(finding.rule())) =>
+        {
+            diagnostics
+        }
+        strict => return strict.map_err(refused),
+    };
+    let skill = read(path, Mode::Lenient)?;
+    for finding in &findings {
+        terminal.warning(&told(finding));
+    }
+    Ok(skill)
+}
+
+/// Whether the reference refuses to print a skill that breaks this rule.
+const fn is_unreadable(rule: RuleId) -> bool {
+    !matches!(
+        rule,
+        RuleId::UnknownField
+            | RuleId::NameTooLong
+            | RuleId::NameNotLowercase
+            | RuleId::NameEdgeHyphen
+            | RuleId::NameDoubleHyphen
+            | RuleId::NameCharacters
+            | RuleId::NameDirectoryMismatch
+            | RuleId::DescriptionTooLong
+            | RuleId::DescriptionDeceptive
+            | RuleId::CompatibilityNotText
+            | RuleId::CompatibilityTooLong
+            | RuleId::FieldNotText
+            | RuleId::MetadataShape
+            | RuleId::AllowedTools
+    )
 }
 
 /// The same, with what is wrong as the library says it.

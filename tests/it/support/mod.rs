@@ -16,7 +16,24 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The root of the project.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if cfg!(engines) { package.ancestors().nth(2).unwrap() } else { package }
+}
+
+/// The command under test. Cargo tells another package's tests nothing of it, so it is looked for beside them.
+fn program() -> PathBuf {
+    option_env!("CARGO_BIN_EXE_conjure").map_or_else(
+        || {
+            let program = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("conjure");
+            assert!(
+                program.exists(),
+                "there is no {}: `cargo test --workspace` builds it",
+                program.display()
+            );
+            program
+        },
+        PathBuf::from,
+    )
 }
 
 /// A file or folder of the fixtures.
@@ -121,7 +138,8 @@ impl Conjure {
     /// The same, started by another program with its arguments, such as `unshare`.
     pub(crate) fn started_by<A: AsRef<OsStr>>(starter: &[&str], args: impl IntoIterator<Item = A>) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let words = [starter, &[env!("CARGO_BIN_EXE_conjure")]].concat();
+        let program = program();
+        let words = [starter, &[program.to_str().unwrap()]].concat();
         #[expect(clippy::disallowed_methods, reason = "the test starts the program that it is about")]
         let mut command = std::process::Command::new(words[0]);
         command.args(&words[1..]).args(args).current_dir(root()).env_clear().env("HOME", home.path());

@@ -13,6 +13,7 @@ use super::{Conjure, Finished, Reader, eventually};
 pub(crate) struct Terminal {
     person: File,
     program: File,
+    has_output: bool,
 }
 
 /// A run at a terminal. Dropping it kills it.
@@ -33,7 +34,13 @@ impl Terminal {
         // Not ours: a test has no terminal.
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
         let program = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap();
-        Self { person: person.into(), program: program.into() }
+        Self { person: person.into(), program: program.into(), has_output: false }
+    }
+
+    /// Standard output is shown on it, too.
+    pub(crate) fn with_output(mut self) -> Self {
+        self.has_output = true;
+        self
     }
 
     /// Types it.
@@ -50,7 +57,8 @@ impl Terminal {
         // The session's first process, which gives it its terminal and becomes the command.
         let mut conjure = with(Conjure::started_by(&["setsid", "--ctty"], args));
         let own = |file: &File| Stdio::from(OwnedFd::from(file.try_clone().unwrap()));
-        conjure.command.stdin(own(&self.program)).stderr(own(&self.program)).stdout(Stdio::piped());
+        conjure.command.stdin(own(&self.program)).stderr(own(&self.program));
+        conjure.command.stdout(if self.has_output { own(&self.program) } else { Stdio::piped() });
         let mut child = conjure.command.spawn().unwrap();
         let stdout = child.stdout.take().map(Reader::start).unwrap_or_default();
         let screen = Reader::start(self.person.try_clone().unwrap());

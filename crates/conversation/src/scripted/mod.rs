@@ -19,6 +19,7 @@ mod model;
 mod pieces;
 mod quote;
 mod recorder;
+mod recording_file;
 mod redacted;
 mod sent;
 mod template;

@@ -4,9 +4,9 @@
 //! under a name of its own, and renamed into place, so a reader, or the start after a crash, sees a readable script of all calls but
 //! those under way. (A power cut may lose the last ones: a recording is not a journal, and is not synced.)
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,7 @@ use crate::usage::Usage;
 
 use super::error::ScriptError;
 use super::load::{MAX_TURNS, ScriptFormat, VERSION};
+use super::recording_file::RecordingFile;
 use super::redacted::Redaction;
 use super::turn::error_type;
 
@@ -78,7 +79,33 @@ impl<M: Model> Recorder<M> {
     /// # Errors
     /// When the path has no such extension, is something else than a regular file, or cannot be written.
     pub fn create(model: M, path: impl AsRef<Path>) -> Result<Self, RecordError> {
-        let mut recording = Recording::new(path.as_ref())?;
+        Self::of(model, path.as_ref(), RecordingFile::of)
+    }
+
+    /// Records the calls of `model` in the file `name` of an open folder. Nothing is written outside of it, wherever its path may lead
+    /// by then; a link of that name is refused. `told` is the file's path in messages.
+    ///
+    /// # Errors
+    /// As [`Recorder::create`].
+    pub fn create_in(
+        model: M,
+        folder: OwnedFd,
+        name: impl AsRef<OsStr>,
+        told: impl AsRef<Path>,
+    ) -> Result<Self, RecordError> {
+        Self::of(model, told.as_ref(), |told| RecordingFile::within(folder, name.as_ref(), told))
+    }
+
+    fn of(
+        model: M,
+        path: &Path,
+        file: impl FnOnce(&Path) -> Result<RecordingFile, ScriptError>,
+    ) -> Result<Self, RecordError> {
+        let refused = |error| RecordError::Path(Arc::new(error));
+        let format = ScriptFormat::of(path).map_err(refused)?;
+        let file = file(path).map_err(refused)?;
+        let path = path.to_owned();
+        let mut recording = Recording { path, file, format, turns: Vec::new(), bytes: 0, failure: None };
         recording.write()?;
         Ok(Self { model, recording: Arc::new(Mutex::new(recording)), redaction: Redaction::default() })
     }
@@ -263,7 +290,9 @@ impl Call {
 /// The script as far as it was recorded.
 #[derive(Debug)]
 struct Recording {
+    /// As it was named, for messages.
     path: PathBuf,
+    file: RecordingFile,
     format: ScriptFormat,
     /// The text of each turn, or none while the call is under way.
     turns: Vec<Option<String>>,
@@ -272,18 +301,6 @@ struct Recording {
 }
 
 impl Recording {
-    fn new(path: &Path) -> Result<Self, RecordError> {
-        let refused = |error| RecordError::Path(Arc::new(error));
-        let format = ScriptFormat::of(path).map_err(refused)?;
-        // A link is followed once, so that the rename replaces the file and not the link.
-        let path = match fs::canonicalize(path) {
-            Ok(target) if target.is_file() => target,
-            Ok(_) => return Err(refused(ScriptError::NotAFile { path: path.to_owned() })),
-            Err(_) => path.to_owned(),
-        };
-        Ok(Self { path, format, turns: Vec::new(), bytes: 0, failure: None })
-    }
-
     /// Reserves the turn of a call that begins: turns stand in the order in which calls began.
     fn begin(&mut self) -> usize {
         self.turns.push(None);
@@ -314,24 +331,9 @@ impl Recording {
 
     /// Writes the whole file beside itself and renames it into place.
     fn write(&mut self) -> Result<(), RecordError> {
-        self.replace().map_err(|error| self.unwritten(error))?;
+        self.file.replace(self.text().as_bytes()).map_err(|error| self.unwritten(error))?;
         // The whole recording was written, also what an earlier call failed to write.
         self.failure = None;
-        Ok(())
-    }
-
-    /// The new file has a name that nobody else has: neither a file of the user's nor one that another recorder of
-    /// the same path is writing. It goes when it cannot take its place; a crash in between leaves it behind.
-    fn replace(&self) -> io::Result<()> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut beside = tempfile::Builder::new()
-            .prefix(".recording-")
-            .suffix(".partial")
-            // What any new file gets: less the process's mask.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?;
-        beside.write_all(self.text().as_bytes())?;
-        beside.persist(&self.path)?;
         Ok(())
     }
 

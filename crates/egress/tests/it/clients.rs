@@ -1,6 +1,6 @@
 //! The clients that people use, pointed at the proxy by the usual variables.
 //!
-//! `curl` and `python3` must be there where `CONJURE_REQUIRE_ORACLES=1` is set; else their absence is said aloud.
+//! `curl` and `python3` must be there where `CONJURE_TEST_REQUIRE=all` is set; else their absence is said aloud.
 //! Node speaks to proxies by `NODE_USE_ENV_PROXY` since 22.21 and 24.5, and is asked where it is new enough.
 
 use std::path::{Path, PathBuf};
@@ -64,15 +64,11 @@ fn command(program: &str) -> Command {
 }
 
 /// Whether `program --version` runs.
-#[expect(clippy::disallowed_methods, reason = "the test's own setting, declared at the top of this file")]
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 async fn is_there(program: &str) -> bool {
     if command(program).arg("--version").output().await.is_ok_and(|output| output.status.success()) {
         return true;
     }
-    let message = format!("`{program}` is not there: install it");
-    assert!(std::env::var("CONJURE_REQUIRE_ORACLES").as_deref() != Ok("1"), "{message}");
-    eprintln!("SKIPPED: {message}");
+    test_support::skip(&format!("`{program}` is not there"), &format!("apt-get install {program}"));
     false
 }
 
@@ -228,7 +224,6 @@ const say = (url) => fetch(url).then((answer) => answer.text(), (error) => `fail
 ";
 
 /// Whether Node knows the variable.
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 async fn node_is_new_enough() -> bool {
     let version = command("node").arg("--version").output().await;
     let version = version.map(|output| said(&output)).unwrap_or_default();
@@ -241,7 +236,8 @@ async fn node_is_new_enough() -> bool {
         _ => false,
     };
     if !known {
-        eprintln!("SKIPPED: no `node` that knows NODE_USE_ENV_PROXY (22.21, 24.5), but {version:?}");
+        let reason = format!("no `node` that knows NODE_USE_ENV_PROXY (22.21, 24.5), but {version:?}");
+        test_support::not_applicable(&reason);
     }
     known
 }

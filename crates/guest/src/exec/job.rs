@@ -16,7 +16,7 @@ use conjure_guest::protocol::{
 };
 
 use crate::feed::{Feed, FeedError, Framing};
-use crate::fortress::{Mark, OomScore};
+use crate::fortress::{CommandWalls, Mark, OomScore};
 use crate::job::{
     Cut, Cx, Got, Interest, PATIENCE, Port, exhausted, kill, next_patience, pipe_from_child, pipe_to_child,
     read, tell_to_end,
@@ -41,8 +41,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) workdir: &'a str,
     pub(crate) open_files: Rlimit,
     pub(crate) limits: &'a ProcessLimits,
-    /// Rules of Landlock that each program is put under besides.
-    pub(crate) walls: Option<BorrowedFd<'a>>,
+    /// What each program is put under besides.
+    pub(crate) walls: &'a CommandWalls,
     pub(crate) oom_score: &'a OomScore,
     pub(crate) null: BorrowedFd<'a>,
     pub(crate) writing: Writing,
@@ -70,11 +70,12 @@ fn fork_shim(
         env: surroundings.env,
         workdir: surroundings.workdir,
         open_files: surroundings.open_files,
+        filter: &surroundings.walls.syscalls,
         guest: rustix::process::getpid(),
     };
     let mut descriptors = Vec::from(standard);
     descriptors.push(of_shim.as_fd());
-    descriptors.extend(surroundings.walls);
+    descriptors.extend(surroundings.walls.files.as_ref().map(AsFd::as_fd));
     let fork = || sys::fork(&descriptors, |owned| shim::run(&launch, owned));
     let pid = surroundings.oom_score.raised(fork).map_err(exhausted)?;
     Ok(Shim { pid, line: own, burden: surroundings.burden })
@@ -280,6 +281,11 @@ impl ExecJob {
     /// Whether the program has not ended, as far as is known, and nobody ends it.
     pub(crate) const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)
+    }
+
+    /// Whether its shim is gone, and nobody told it to end.
+    pub(crate) const fn is_lost(&self) -> bool {
+        matches!(self.phase, Phase::Killing { cut: Cut::Lost, .. })
     }
 
     /// Whether time still ends it: not once it is being killed or has ended, since the host's taking its

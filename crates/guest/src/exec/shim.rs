@@ -22,7 +22,7 @@ use rustix::process::{Pid, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions};
 use conjure_guest::protocol::{ErrorCode, GuestError};
 
 use super::line::{self, Ended, Leaves, Order, Report};
-use crate::fortress::{limits_of_program, name_of_limit};
+use crate::fortress::{Instruction, limits_of_program, name_of_limit};
 use crate::sys::SpawnError;
 use crate::{error, sys, tree};
 
@@ -37,6 +37,8 @@ pub(super) struct Launch<'a> {
     pub(super) workdir: &'a str,
     /// The limit of open files that the guest was started with.
     pub(super) open_files: Rlimit,
+    /// The filter of system calls that it puts itself and its programs under; empty where there is none.
+    pub(super) filter: &'a [Instruction],
     pub(super) guest: Pid,
 }
 
@@ -66,6 +68,9 @@ pub(super) fn run(launch: &Launch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
     // A program without its walls must not run.
     let walls = if descriptors.len() > DESCRIPTORS { descriptors.pop() } else { None };
     if walls.is_some_and(|walls| sys::landlock_restrict(walls.as_fd()).is_err()) {
+        return 1;
+    }
+    if !launch.filter.is_empty() && sys::filter_syscalls(launch.filter).is_err() {
         return 1;
     }
     let Some(line) = descriptors.pop() else { return 1 };

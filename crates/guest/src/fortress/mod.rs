@@ -9,7 +9,7 @@ mod pressure;
 mod syscalls;
 
 pub(crate) use bpf::Instruction;
-pub(crate) use close::close;
+pub(crate) use close::{CommandWalls, close};
 pub(crate) use limits::{name as name_of_limit, of_program as limits_of_program};
 pub(crate) use oom_score::OomScore;
 pub(crate) use pressure::{Mark, Pressure};

@@ -7,6 +7,9 @@
 //! Where programs fall back when a call does not exist, it does not exist (`ENOSYS`); else it is not permitted
 //! (`EPERM`), or a family of sockets is not supported (`EAFNOSUPPORT`, `EPROTONOSUPPORT`).
 //!
+//! Where the guest watches over a quota, space on the disk is had by writing only ([`Preallocation`]): the file system
+//! does not support anything else (`EOPNOTSUPP`), as many do not. `posix_fallocate` of the C library writes then.
+//!
 //! The filter cannot know the number of the process that calls. So where a call takes a process and 0 means the
 //! caller, only 0 is permitted: `setpriority(PRIO_PROCESS, getpid(), …)` is refused, `setpriority(PRIO_PROCESS, 0, …)`
 //! is not. Libraries and shells use 0. Two are milder, because programs do name their own threads in them and nothing
@@ -111,6 +114,8 @@ const NOT_THERE: &[c_long] = &[
     // They tell where on the host what is mounted comes from.
     STATMOUNT,
     LISTMOUNT,
+    // It sets how much the file system takes for each byte that is written.
+    FILE_SETATTR,
 ];
 
 // Not in every `libc`. From 424 on, all architectures have the same numbers.
@@ -118,6 +123,7 @@ const STATMOUNT: c_long = 457;
 const LISTMOUNT: c_long = 458;
 const OPEN_TREE_ATTR: c_long = 467;
 const FCHMODAT2: c_long = 452;
+const FILE_SETATTR: c_long = 469;
 #[cfg(target_arch = "aarch64")]
 const KEXEC_FILE_LOAD: c_long = 294;
 #[cfg(not(target_arch = "aarch64"))]
@@ -125,14 +131,31 @@ const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
 
 const EPERM: u16 = libc::EPERM as u16;
 const ENOSYS: u16 = libc::ENOSYS as u16;
+const EOPNOTSUPP: u16 = libc::EOPNOTSUPP as u16;
 const EAFNOSUPPORT: u16 = libc::EAFNOSUPPORT as u16;
 const EPROTONOSUPPORT: u16 = libc::EPROTONOSUPPORT as u16;
 
+/// Whether a command may take space on the disk without writing to it: 16 GiB take no longer than one byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Preallocation {
+    /// It may: nothing limits space, or the kernel does.
+    Allowed,
+    /// It may not: it would outrun who watches over the quota.
+    Refused,
+}
+
 /// The filter for all that descends from the process `guest`, and for it itself; `None` on an architecture whose
 /// numbers are not known here.
-pub(super) fn filter(guest: i32) -> Option<Vec<Instruction>> {
+pub(super) fn filter(guest: i32, preallocation: Preallocation) -> Option<Vec<Instruction>> {
     let architecture = ARCHITECTURE?;
-    Some(bpf::assemble(architecture, decisions(guest), beyond()))
+    Some(bpf::assemble(architecture, decisions(guest, preallocation), beyond()))
+}
+
+/// What commands are put under besides, and the guest is not: `openat2`, by which the guest keeps within its folders, takes
+/// the mode of a new file in memory, where no filter sees it. Programs fall back to `openat`.
+pub(super) fn filter_for_commands() -> Option<Vec<Instruction>> {
+    let openat2 = u32::try_from(libc::SYS_openat2).ok()?;
+    Some(bpf::assemble(ARCHITECTURE?, vec![(openat2, Decision::fail(ENOSYS))], beyond()))
 }
 
 /// What happens to calls that this guest does not know.
@@ -140,18 +163,18 @@ fn beyond() -> (u32, Decision) {
     (UNKNOWN_FROM, Decision::fail(ENOSYS))
 }
 
-fn decisions(guest: i32) -> Vec<(u32, Decision)> {
+fn decisions(guest: i32, preallocation: Preallocation) -> Vec<(u32, Decision)> {
     let refused = NOT_PERMITTED.iter().map(|&call| (call, Decision::fail(EPERM)));
     let missing = NOT_THERE.iter().map(|&call| (call, Decision::fail(ENOSYS)));
     refused
         .chain(missing)
-        .chain(by_argument(guest.cast_unsigned()))
+        .chain(by_argument(guest.cast_unsigned(), preallocation))
         .filter_map(|(call, decision)| Some((u32::try_from(call).ok()?, decision)))
         .collect()
 }
 
 /// Calls whose arguments decide.
-fn by_argument(guest: u32) -> Vec<(c_long, Decision)> {
+fn by_argument(guest: u32, preallocation: Preallocation) -> Vec<(c_long, Decision)> {
     let first = Half::Low(0);
     let second = Half::Low(1);
     let third = Half::Low(2);
@@ -169,9 +192,16 @@ fn by_argument(guest: u32) -> Vec<(c_long, Decision)> {
     // All processes, and the group of the guest, which for process 1 is the same number.
     let groups = [u32::MAX, guest.wrapping_neg()];
 
-    // What is set-user-ID in the workspace is so on the host, where its owner is the host's user. A file that is made
-    // so is empty, and loses it when it is written to; to look at the mode of each `openat` would not help, since that of
-    // `openat2` lies in memory.
+    let to_one = Decision::If {
+        half: Half::Low(3),
+        mask: !(PIDFD_SIGNAL_THREAD | PIDFD_SIGNAL_THREAD_GROUP),
+        is: 0,
+        then: Box::new(allow.clone()),
+        otherwise: Box::new(refuse.clone()),
+    };
+
+    // What is set-user-ID in the workspace is so on the host, where its owner is the host's user. A file that is made so
+    // may keep it: an access list gives its group the right to execute without another look at the mode.
     let no_other_user = |mode: u8| Decision::If {
         half: Half::Low(mode),
         mask: OTHER_USER,
@@ -180,7 +210,30 @@ fn by_argument(guest: u32) -> Vec<(c_long, Decision)> {
         otherwise: Box::new(refuse.clone()),
     };
 
+    // Without these flags the mode is what happens to lie in the register.
+    let makes_no_other_user = |flags: u8, mode: u8| Decision::If {
+        half: Half::Low(flags),
+        mask: MAKES_A_FILE,
+        is: 0,
+        then: Box::new(allow.clone()),
+        otherwise: Box::new(no_other_user(mode)),
+    };
+    // Making room within a file takes nothing.
+    let unsupported = Decision::fail(EOPNOTSUPP);
+    let (fallocate, file_space) = match preallocation {
+        Preallocation::Allowed => (allow.clone(), allow.clone()),
+        Preallocation::Refused => (unsupported.clone().unless(second, MAKING_ROOM, &allow), unsupported),
+    };
+
     vec![
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, makes_no_other_user(1, 2)),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, no_other_user(1)),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, no_other_user(1)),
+        (libc::SYS_openat, makes_no_other_user(2, 3)),
+        (libc::SYS_mknodat, no_other_user(2)),
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_chmod, no_other_user(1)),
         (libc::SYS_fchmod, no_other_user(1)),
@@ -218,15 +271,19 @@ fn by_argument(guest: u32) -> Vec<(c_long, Decision)> {
         (libc::SYS_rt_sigqueueinfo, not_the_guest.clone()),
         (libc::SYS_rt_tgsigqueueinfo, not_the_guest.unless(second, &[guest], &refuse)),
         // With details of the sender's making, which the kernel drops when too many signals wait: then nobody can tell
-        // it from one that the host sent.
+        // it from one that the host sent. And to a group, by any of its members: that of the guest has its processes.
         (
             libc::SYS_pidfd_send_signal,
-            refuse.clone().unless(third, &[0], &refuse.clone().unless(Half::High(2), &[0], &allow)),
+            refuse.clone().unless(third, &[0], &refuse.clone().unless(Half::High(2), &[0], &to_one)),
         ),
         // The plain Linux, and 32-bit addresses' absence; what else it switches weakens the process.
         (libc::SYS_personality, refuse.clone().unless(first, PERSONALITIES, &allow)),
         // Typing into a terminal for others, and what loads code into the kernel for one.
-        (libc::SYS_ioctl, allow.clone().unless(second, TERMINAL_TRICKS, &refuse)),
+        (
+            libc::SYS_ioctl,
+            allow.clone().unless(second, TERMINAL_TRICKS, &refuse).unless(second, FILE_SPACE, &file_space),
+        ),
+        (libc::SYS_fallocate, fallocate),
         (libc::SYS_socket, sockets()),
         (libc::SYS_socketpair, no_family().unless(first, &[libc::AF_UNIX as u32], &allow)),
     ]
@@ -244,6 +301,13 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
 /// The permission bits by which a program runs as its owner or its group.
 const OTHER_USER: u32 = libc::S_ISUID | libc::S_ISGID;
 
+/// The flags of `open` by which it makes a file, with a name or without.
+const MAKES_A_FILE: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+
+/// The flags of `pidfd_send_signal` that name one thread, or one process.
+const PIDFD_SIGNAL_THREAD: u32 = 1;
+const PIDFD_SIGNAL_THREAD_GROUP: u32 = 1 << 1;
+
 const IOPRIO_WHO_PROCESS: i32 = 1;
 const IOPRIO_WHO_PGRP: i32 = 2;
 
@@ -252,6 +316,13 @@ const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
 
 /// `TIOCSTI`, `TIOCLINUX`, `TIOCSETD`.
 const TERMINAL_TRICKS: &[u32] = &[0x5412, 0x541c, 0x5423];
+
+/// `FALLOC_FL_KEEP_SIZE` with `FALLOC_FL_PUNCH_HOLE`; `FALLOC_FL_COLLAPSE_RANGE`.
+const MAKING_ROOM: &[u32] = &[0x3, 0x8];
+
+/// `FS_IOC_RESVSP`, `FS_IOC_RESVSP64`, `FS_IOC_ZERO_RANGE`: `fallocate` by other names. `FS_IOC_FSSETXATTR`: how much the file
+/// system takes for each byte that is written.
+const FILE_SPACE: &[u32] = &[0x4030_5828, 0x4030_582a, 0x4030_5839, 0x401c_5820];
 
 /// The protocols of the Internet that programs use: the family's own, ICMP, TCP, UDP, ICMPv6, UDP-Lite.
 const PROTOCOLS: &[u32] = &[0, 1, 6, 17, 58, 136];

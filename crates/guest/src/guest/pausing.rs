@@ -14,6 +14,9 @@ impl Guest {
             Request::Resume => Some(Ok(Reply::Resume { processes: self.resume() })),
             Request::Exec(_) => {
                 self.resume();
+                if let Some(standstill) = &mut self.standstill {
+                    standstill.was_entered = true;
+                }
                 None
             }
             _ => None,

@@ -30,16 +30,19 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 impl Guest {
     /// Takes the exit states of children. One that is nobody's shim or worker lost its shim, as do those
-    /// below a shim that was killed.
+    /// below a shim that was killed. Children that commands have stopped go on.
     pub(super) fn reap(&mut self) {
+        let mut stopped = Vec::new();
         loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
+            match rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if status.stopped() => stopped.push(pid),
                 Ok(Some((pid, status))) => match self.children.remove(&pid) {
                     Some(child) => {
                         self.shims.reaped(pid);
                         if status.signaled() {
                             self.start_sweep();
                         }
+                        self.weigh_end(child.channel, status);
                         self.with_job(child.channel, |job, cx| match job {
                             Job::Exec(job) => job.reaped(cx),
                             Job::File(job) => job.reaped(status, cx),
@@ -48,9 +51,11 @@ impl Guest {
                     None => self.start_sweep(),
                 },
                 Err(Errno::INTR) => {}
-                Ok(None) | Err(_) => return,
+                Ok(None) | Err(_) => break,
             }
         }
+        // Not before: one that is stopped again at once would keep the guest here.
+        self.resume_children(&stopped);
     }
 
     fn start_sweep(&mut self) {

@@ -6,7 +6,16 @@ use conjure_guest::protocol::{GuestError, QuotaExcess, Reply};
 use super::{Child, Guest, Job, NO_OPERATION, Session};
 use crate::clock;
 use crate::job::{Cut, tell_to_end};
-use crate::quota::{Watch, takes};
+use crate::pause::Pause;
+use crate::quota::{Look, Watch, takes};
+
+/// Everything stands still, for a measurement.
+#[derive(Debug)]
+pub(super) struct Standstill {
+    pause: Pause,
+    /// Whether something was started since.
+    pub(super) was_entered: bool,
+}
 
 impl Guest {
     fn watch(&mut self) -> Option<&mut Watch> {
@@ -24,17 +33,62 @@ impl Guest {
         child.channel != NO_OPERATION && !matches!(job, Some(Job::File(_)))
     }
 
-    /// Begins to measure when it is due.
+    /// Begins to measure when it is due, and has what runs stand still when that is needed.
     pub(super) fn look_at_quota(&mut self) {
         let is_busy = self.is_writing();
-        if let Some(pid) = self.watch().and_then(|watch| watch.look(clock::now(), is_busy)) {
-            self.children.insert(pid, Child { channel: NO_OPERATION, unwanted: Vec::new() });
+        let stands_still = self.standstill.is_some();
+        match self.watch().map(|watch| watch.look(clock::now(), is_busy, stands_still)) {
+            None | Some(Look::Nothing) => {}
+            Some(Look::Measures(pid)) => {
+                self.children.insert(pid, Child { channel: NO_OPERATION, unwanted: Vec::new() });
+            }
+            Some(Look::Measured(excess)) => self.go_on(excess),
+            Some(Look::StandStill) => self.stand_still(),
+            Some(Look::Exceeded(excess)) => self.end_for_quota(excess),
+        }
+    }
+
+    /// Has everything stand still until it was measured, which is begun when it is looked the next time.
+    fn stand_still(&mut self) {
+        let children = &self.children;
+        match Pause::begin(None, |pid| children.contains_key(&pid)) {
+            Ok((pause, _)) => {
+                self.standstill = Some(Standstill { pause, was_entered: false });
+                self.look_at_quota();
+            }
+            Err(_) => self.was_disturbed(),
         }
     }
 
     /// Takes the result of a measurement.
     pub(super) fn quota_was_measured(&mut self) {
-        if let Some(excess) = self.watch().and_then(|watch| watch.ready(clock::now())) {
+        let Some(watch) = self.watch() else { return };
+        let excess = watch.ready(clock::now());
+        if watch.is_measuring() {
+            return;
+        }
+        self.go_on(excess);
+    }
+
+    /// It was measured: what stands still goes on, or all that runs is ended.
+    fn go_on(&mut self, excess: Option<QuotaExcess>) {
+        if let Some(excess) = excess {
+            self.end_for_quota(excess);
+        } else if let Some(Standstill { pause, was_entered }) = self.standstill.take() {
+            let children = &self.children;
+            let is_spared = |pid| children.contains_key(&pid);
+            // Who has a timer wake it was not counted, and what the host has started since is no attack.
+            let is_disturbed = !was_entered && pause.is_disturbed(is_spared);
+            pause.end(is_spared);
+            if is_disturbed {
+                self.was_disturbed();
+            }
+        }
+    }
+
+    /// What was to stand still does not.
+    fn was_disturbed(&mut self) {
+        if let Some(excess) = self.watch().and_then(|watch| watch.was_disturbed(clock::now())) {
             self.end_for_quota(excess);
         }
     }
@@ -42,6 +96,8 @@ impl Guest {
     /// Ends all that runs: who wrote too much cannot be known.
     fn end_for_quota(&mut self, excess: QuotaExcess) {
         let now = clock::now();
+        // What stands still is killed as it is.
+        self.standstill = None;
         for channel in self.channels.values_mut() {
             if let Job::Exec(job) = &mut channel.job {
                 job.cut(Cut::OverQuota(excess), now);

@@ -2,6 +2,10 @@
 //!
 //! The folder changes while it is measured; what is moved meanwhile may be counted twice or not at all, and the next
 //! measurement sees it. However deep folders are nested, two handles are open: the way up is by `..`, and checked.
+//!
+//! A file that has no name any more is found where a process has it open, runs it, or is in it. Where a process may hold
+//! others, the measurement says so ([`Measurement::is_complete`]): the process lets nobody look into it, has mapped a file that it
+//! has not open, or has a socket with descriptors on their way. Kernels before 5.11 do not tell of the latter.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -24,9 +28,27 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// What is said of a file in `/proc/PID/fd` that has no name any more.
 const DELETED: &[u8] = b" (deleted)";
 
+/// How what is said of a socket there begins.
+const SOCKET: &[u8] = b"socket:";
+
+/// What a folder was found to take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Measurement {
+    pub(super) used: DiskUsage,
+    /// Whether nothing can be hidden: no process may hold files that have no name, and that cannot be seen.
+    pub(super) is_complete: bool,
+}
+
 /// Measures what lies beneath an open folder, the folder itself included, and what descendants of `guest` have open that
 /// was removed from its file system. Once it is more than `enough`, of either, the rest is not looked at.
-pub(super) fn measure(folder: &OwnedFd, guest: Pid, enough: DiskUsage) -> Result<DiskUsage, Errno> {
+///
+/// `path` is where the folder lies, for those that have mapped files of it.
+pub(super) fn measure(
+    folder: &OwnedFd,
+    path: &str,
+    guest: Pid,
+    enough: DiskUsage,
+) -> Result<Measurement, Errno> {
     // The handle may be one that only stands for the folder.
     let top = rustix::fs::openat(folder, ".", FOLDER, Mode::empty())?;
     let stat = rustix::fs::fstat(&top)?;
@@ -34,10 +56,15 @@ pub(super) fn measure(folder: &OwnedFd, guest: Pid, enough: DiskUsage) -> Result
         Count { device: stat.st_dev, enough, used: DiskUsage::default(), several: HashSet::new() };
     count.add(&stat);
     count.walk(&top)?;
+    let mut is_complete = true;
     if count.used.is_within(&enough) {
-        count.open_files(guest);
+        let mut holders = Holders { count: &mut count, path: format!("{path}/"), sockets: HashSet::new() };
+        for pid in tree::descendants_of(guest) {
+            // What the guest has forked itself holds nothing, and lets nobody look.
+            is_complete &= holders.add(pid) || tree::is_child_of(pid, guest);
+        }
     }
-    Ok(count.used)
+    Ok(Measurement { used: count.used, is_complete })
 }
 
 /// What one file or folder takes.
@@ -128,28 +155,92 @@ impl Count {
         }
         Ok(Level { name, identity: identity(&rustix::fs::fstat(folder)?), mode, folders })
     }
+}
 
-    /// Counts the files of the same file system that were removed and are still open in a process below the guest. Of a
-    /// process that lets nobody look, nothing is counted.
-    fn open_files(&mut self, guest: Pid) {
-        for pid in tree::descendants_of(guest) {
-            let path = format!("/proc/{}/fd", pid.as_raw_nonzero());
-            let Ok(folder) = rustix::fs::open(path, FOLDER, Mode::empty()) else { continue };
-            let Ok(entries) = Dir::read_from(&folder) else { continue };
-            for entry in entries.flatten() {
-                // Only what was removed is looked at: other files may lie where looking takes long.
-                let link = rustix::fs::readlinkat(&folder, entry.file_name(), Vec::new());
-                if !link.is_ok_and(|link| link.as_bytes().ends_with(DELETED)) {
-                    continue;
-                }
-                if let Ok(stat) = rustix::fs::statat(&folder, entry.file_name(), AtFlags::empty())
-                    && stat.st_nlink == 0
-                {
-                    self.add(&stat);
-                }
+/// Counts the files that have no name any more, by those who hold them.
+struct Holders<'a> {
+    count: &'a mut Count,
+    /// The folder's path, with a slash at its end.
+    path: String,
+    /// Those that were looked at.
+    sockets: HashSet<Vec<u8>>,
+}
+
+impl Holders<'_> {
+    /// Counts what a process holds of the folder's file system that has no name. Whether that is all it may hold.
+    fn add(&mut self, pid: Pid) -> bool {
+        let process = format!("/proc/{}", pid.as_raw_nonzero());
+        let (mut is_complete, mut is_memory_known) = (true, false);
+        // All threads have the same memory, but each may have descriptors and a folder of its own.
+        for thread in tree::threads_of(pid) {
+            let folder = format!("{process}/task/{}", thread.as_raw_nonzero());
+            let is_known = self.add_thread(&folder).unwrap_or(false)
+                && (is_memory_known || self.are_mappings_known(&folder));
+            // The first thread may have ended before the others.
+            if tree::is_alive(pid, thread) {
+                is_complete &= is_known;
+                is_memory_known = true;
             }
         }
+        is_complete
     }
+
+    /// Counts what a thread has open, is in, or runs.
+    fn add_thread(&mut self, thread: &str) -> Result<bool, Errno> {
+        let place = rustix::fs::open(thread, FOLDER, Mode::empty())?;
+        for name in [c"exe", c"cwd", c"root"] {
+            self.add_removed(&place, name);
+        }
+        let folder = rustix::fs::openat(&place, "fd", FOLDER, Mode::empty())?;
+        let mut is_complete = true;
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_new_socket = self.add_removed(&folder, name).is_some_and(|link| {
+                link.as_bytes().starts_with(SOCKET) && self.sockets.insert(link.into_bytes())
+            });
+            if is_new_socket {
+                let number = name.to_string_lossy();
+                is_complete &= !has_descriptors_under_way(&format!("{thread}/fdinfo/{number}"));
+            }
+        }
+        Ok(is_complete)
+    }
+
+    /// Counts what a link of `/proc` leads to where that was removed. Yields what the link says where it is something else.
+    fn add_removed(&mut self, folder: &OwnedFd, name: &CStr) -> Option<CString> {
+        // Only what was removed is looked at: other files may lie where looking takes long.
+        let link = rustix::fs::readlinkat(folder, name, Vec::new()).ok()?;
+        if !link.as_bytes().ends_with(DELETED) {
+            return Some(link);
+        }
+        if let Ok(stat) = rustix::fs::statat(folder, name, AtFlags::empty())
+            && stat.st_nlink == 0
+        {
+            self.count.add(&stat);
+        }
+        None
+    }
+
+    /// Whether all files of the folder that a process has mapped, and that were removed, were counted: how large they are is
+    /// not seen here.
+    fn are_mappings_known(&self, thread: &str) -> bool {
+        let Ok(maps) = std::fs::read(format!("{thread}/maps")) else { return false };
+        maps.split(|byte| *byte == b'\n').filter(|line| line.ends_with(DELETED)).all(|line| {
+            // Addresses, rights, offset, device, inode, path.
+            let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+            let inode = fields.nth(4).and_then(|inode| std::str::from_utf8(inode).ok()?.parse().ok());
+            let is_here = fields.next().is_some_and(|path| path.starts_with(self.path.as_bytes()));
+            !is_here || inode.is_some_and(|inode| self.count.several.contains(&inode))
+        })
+    }
+}
+
+/// Whether a socket has received descriptors that nobody has taken yet.
+fn has_descriptors_under_way(info: &str) -> bool {
+    // It was closed meanwhile, and is looked at by the next measurement.
+    let Ok(info) = std::fs::read_to_string(info) else { return false };
+    info.lines().any(|line| line.strip_prefix("scm_fds:").is_some_and(|count| count.trim() != "0"))
 }
 
 fn identity(stat: &Stat) -> (u64, u64) {

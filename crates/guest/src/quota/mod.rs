@@ -3,7 +3,7 @@
 //!
 //! The measuring is done by a child that may block or be killed. How often is decided by three things: it takes at most
 //! about a twentieth of a processor ([`schedule`]); it is done at once when the file system lost so much space that the quota
-//! may be used up; else every tenth of a second. While the folder takes too much, programs are started with files of no
+//! may be used up; else every tenth of a second. When more was lost than that, all that runs stands still meanwhile. While the folder takes too much, programs are started with files of no
 //! size allowed, so that they can remove but not write.
 
 mod measure;
@@ -13,7 +13,7 @@ mod watch;
 
 pub(crate) use measure::of_stat;
 pub(crate) use room::{Allowance, Room, no_room, takes};
-pub(crate) use watch::Watch;
+pub(crate) use watch::{Look, Watch};
 
 use conjure_guest::protocol::{DiskUsage, ErrorCode, GuestError, QuotaExcess};
 
@@ -34,6 +34,13 @@ pub(crate) const fn plus(usage: DiskUsage, more: DiskUsage) -> DiskUsage {
     DiskUsage {
         bytes: usage.bytes.saturating_add(more.bytes),
         inodes: usage.inodes.saturating_add(more.inodes),
+    }
+}
+
+const fn less(usage: DiskUsage, part: DiskUsage) -> DiskUsage {
+    DiskUsage {
+        bytes: usage.bytes.saturating_sub(part.bytes),
+        inodes: usage.inodes.saturating_sub(part.inodes),
     }
 }
 

@@ -61,7 +61,8 @@ impl<'a> Allowance<'a> {
     ) -> Result<(), QuotaExcess> {
         if !self.has_room_for(whole) && !self.is_fresh.replace(true) {
             // Where it cannot be measured, what was known holds.
-            if let Ok(now) = measure(&self.folder, self.guest, beyond(self.allowed)) {
+            if let Ok(found) = measure(&self.folder, self.path, self.guest, beyond(self.allowed)) {
+                let now = found.used;
                 let own = so_far();
                 self.used.set(DiskUsage {
                     bytes: now.bytes.saturating_sub(own.bytes),

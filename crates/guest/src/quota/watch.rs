@@ -1,5 +1,16 @@
 //! The watch over a folder's quota: the guest's side.
 //!
+//! Commands may be the user that measures, so they can stop or end who does. So the guest, which they cannot signal, watches over
+//! that: a measurement that is stopped or ended by force is made again while everything stands still, one that takes too long
+//! counts as an excess, and so does one that is prevented again and again.
+//!
+//! Everything stands still, too, from when the file system has lost more than the quota leaves, until it is measured whose
+//! doing that was: however many files there are, and however long it takes to count them.
+//!
+//! Space that a process hides ([`super::measure`]) is told by the file system: what others have of it does not change, so
+//! what it has lost and no name accounts for is hidden. Others may take space at the same time, so that is believed only where something
+//! may be hidden, and was several times in a row.
+//!
 //! State: what was measured last, and a measurement under way. A crash of the guest ends what runs, and with it the need.
 
 use std::fs::File;
@@ -9,17 +20,17 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use rustix::time::{ClockId, clock_gettime};
 
 use conjure_guest::protocol::{Counted, DiskUsage, Quota, QuotaExcess};
 
-use super::measure::measure;
+use super::measure::{Measurement, measure};
 use super::room::Room;
 use super::schedule::Schedule;
-use super::{beyond, plus};
+use super::{beyond, less, plus};
 use crate::exec::Writing;
-use crate::job::{Got, pipe_from_child, read};
+use crate::job::{Got, kill, pipe_from_child, read};
 use crate::sys;
 
 /// What a folder that takes too much may take more, of either, before what runs is ended again: programs that remove
@@ -39,8 +50,20 @@ const UNBOUNDED: DiskUsage = DiskUsage { bytes: u64::MAX, inodes: u64::MAX };
 /// When so many measurements in a row failed, they are being prevented.
 const FAILURES_MAX: u32 = 8;
 
-/// A measurement's result, as the child writes it: bytes, inodes, nanoseconds of processor time.
-const RESULT: usize = 24;
+/// A measurement that takes longer is prevented, or its disk does not answer.
+const MEASURED_WITHIN: Duration = Duration::from_secs(20);
+
+/// By one part in so many of the quota it may be exceeded before everything stands still, and by no more than
+/// [`TOLERANCE_MAX`]: others use the file system, too.
+const TOLERANCE_SHARE: u64 = 16;
+const TOLERANCE_MAX: DiskUsage = DiskUsage { bytes: 64 << 20, inodes: 4096 };
+
+/// What may be hidden is believed to be when it may have been so often in a row: a program that is just being started lets
+/// nobody look, either.
+const HIDDEN_AFTER: u32 = 3;
+
+/// A measurement's result, as the child writes it: bytes, inodes, whether that is all, nanoseconds of processor time.
+const RESULT: usize = 32;
 
 /// Watches over the quota of one folder.
 #[derive(Debug)]
@@ -61,11 +84,30 @@ pub(crate) struct Watch {
     state: State,
     /// Whether something may have changed since the last measurement began.
     is_stale: bool,
-    /// The free space of the file system when the last measurement began.
+    /// The free space of the file system when the last measurement that came to an end began.
     free: Option<Free>,
     next_look: Duration,
     child: Option<Measuring>,
     failures: u32,
+    /// How many measurements in a row were not complete.
+    incomplete: u32,
+    /// What others have of the file system: the least since a measurement was complete.
+    others: Option<DiskUsage>,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nothing.
+    Nothing,
+    /// A measurement began. Its child, which the caller has to reap.
+    Measures(Pid),
+    /// It was measured, while all stands still. What runs must be ended when the quota is exceeded.
+    Measured(Option<QuotaExcess>),
+    /// What runs must stand still, and then it is looked again.
+    StandStill,
+    /// What runs must be ended: a measurement was prevented.
+    Exceeded(QuotaExcess),
 }
 
 /// How the folder stands to its quota.
@@ -85,14 +127,27 @@ struct Measuring {
     pid: Pid,
     result_from: OwnedFd,
     result: Vec<u8>,
+    /// When it began.
+    since: Duration,
+    /// The free space of the file system then.
+    free: Option<Free>,
 }
 
-/// Free space of a file system.
+/// Space of a file system.
 #[derive(Debug, Clone, Copy)]
 struct Free {
     bytes: u64,
     /// `None` where the file system makes inodes as it needs them.
     inodes: Option<u64>,
+    /// What is not free, of either.
+    taken: DiskUsage,
+}
+
+impl Free {
+    /// What is taken beside so much.
+    const fn beside(&self, used: DiskUsage) -> DiskUsage {
+        less(self.taken, used)
+    }
 }
 
 impl Watch {
@@ -102,8 +157,8 @@ impl Watch {
         let folder = rustix::fs::open(quota.path.as_str(), flags, Mode::empty())?;
         let mut quota = quota;
         if quota.counted == Counted::Growth {
-            let present = measure(&folder, rustix::process::getpid(), UNBOUNDED)?;
-            quota.allowed = plus(present, quota.allowed);
+            let present = measure(&folder, &quota.path, rustix::process::getpid(), UNBOUNDED)?;
+            quota.allowed = plus(present.used, quota.allowed);
         }
         Ok(Self {
             quota,
@@ -120,6 +175,8 @@ impl Watch {
             next_look: now,
             child: None,
             failures: 0,
+            incomplete: 0,
+            others: None,
         })
     }
 
@@ -168,32 +225,100 @@ impl Watch {
         self.child.as_ref().map(|child| child.result_from.as_fd())
     }
 
-    /// When to look again, if nothing happens before. `is_busy`: whether anything runs that could write.
-    pub(crate) fn next_look(&self, is_busy: bool) -> Option<Duration> {
-        if self.child.is_some() || !(is_busy || self.is_stale) {
-            return None;
-        }
-        Some(if is_busy { self.next_look.max(self.schedule.early()) } else { self.schedule.regular() })
+    /// Whether a measurement is under way.
+    pub(crate) const fn is_measuring(&self) -> bool {
+        self.child.is_some()
     }
 
-    /// Begins a measurement if one is due. Its child, which the caller has to reap.
-    pub(crate) fn look(&mut self, now: Duration, is_busy: bool) -> Option<Pid> {
+    /// When to look again, if nothing happens before. `is_busy`: whether anything runs that could write.
+    pub(crate) fn next_look(&self, is_busy: bool) -> Option<Duration> {
+        match &self.child {
+            Some(child) if is_busy => Some(self.next_look.min(child.since + MEASURED_WITHIN)),
+            Some(child) => Some(child.since + MEASURED_WITHIN),
+            None if is_busy => Some(self.next_look),
+            None if self.is_stale => Some(self.schedule.regular()),
+            None => None,
+        }
+    }
+
+    /// Sees what is due. `stands_still`: whether all that could write stands still, so that it is measured at once.
+    pub(crate) fn look(&mut self, now: Duration, is_busy: bool, stands_still: bool) -> Look {
         self.is_stale |= is_busy;
+        if let Some(child) = &self.child {
+            if now >= child.since + MEASURED_WITHIN {
+                return Look::Exceeded(self.give_up());
+            }
+            if is_stopped(child.pid) {
+                kill(child.pid);
+                self.child = None;
+                if let Some(excess) = self.failed(now) {
+                    return Look::Exceeded(excess);
+                }
+            }
+        }
+        if stands_still && self.child.is_none() {
+            return self.begin(now, is_busy, stands_still);
+        }
         if self.next_look(is_busy).is_none_or(|next| now < next) {
-            return None;
+            return Look::Nothing;
         }
         let margin = self.margin();
         let pause = Duration::from_millis(margin.bytes / FASTEST);
         self.next_look = now + pause.clamp(LOOK_SOONEST, LOOK_LATEST);
-        let is_due = match self.lost() {
+        let lost = self.lost();
+        if is_busy && !stands_still && self.is_urgent(lost, margin) {
+            return Look::StandStill;
+        }
+        if self.child.is_some() {
+            return Look::Nothing;
+        }
+        let is_due = match lost {
             // Where something is lost, it need not be to this folder.
             Some(lost) => {
                 let has_reason = !is_busy || lost != DiskUsage::default() || now >= self.schedule.seldom();
-                !lost.is_within(&margin) || now >= self.schedule.regular() && has_reason
+                !lost.is_within(&margin) && now >= self.schedule.early()
+                    || now >= self.schedule.regular() && has_reason
             }
             None => now >= self.schedule.regular(),
         };
-        if is_due { self.begin(now, is_busy) } else { None }
+        if is_due { self.begin(now, is_busy, stands_still) } else { Look::Nothing }
+    }
+
+    /// Whether nothing may be written until it is measured.
+    fn is_urgent(&self, lost: Option<DiskUsage>, margin: DiskUsage) -> bool {
+        let allowed = self.quota.allowed;
+        let tolerance = DiskUsage {
+            bytes: (allowed.bytes / TOLERANCE_SHARE).min(TOLERANCE_MAX.bytes),
+            inodes: (allowed.inodes / TOLERANCE_SHARE).min(TOLERANCE_MAX.inodes),
+        };
+        self.failures > 0 || lost.is_some_and(|lost| !lost.is_within(&plus(margin, tolerance)))
+    }
+
+    /// Those that were to stand still did not while it was measured, or cannot be made to.
+    pub(crate) fn was_disturbed(&mut self, now: Duration) -> Option<QuotaExcess> {
+        self.failed(now)
+    }
+
+    /// A measurement that takes too long counts as an excess.
+    fn give_up(&mut self) -> QuotaExcess {
+        if let Some(child) = self.child.take() {
+            kill(child.pid);
+        }
+        self.is_stale = true;
+        QuotaExcess { used: self.used.unwrap_or_default(), allowed: self.quota.allowed }
+    }
+
+    /// A measurement failed, or somebody ended it. What ran must be ended when that is prevented.
+    fn failed(&mut self, now: Duration) -> Option<QuotaExcess> {
+        self.schedule.spend(now, Duration::from_millis(1));
+        self.is_stale = true;
+        self.next_look = now;
+        self.failures = self.failures.saturating_add(1);
+        let used = self.used.unwrap_or_default();
+        (self.failures >= FAILURES_MAX).then(|| {
+            self.failures = 0;
+            QuotaExcess { used, allowed: self.quota.allowed }
+        })
     }
 
     /// What the file system has less of than when the last measurement began; `None` where it does not tell.
@@ -222,30 +347,48 @@ impl Watch {
     fn free(&self) -> Option<Free> {
         let stat = rustix::fs::fstatvfs(&self.folder).ok()?;
         let inodes = (stat.f_files > 0).then_some(stat.f_ffree);
-        Some(Free { bytes: stat.f_bfree.saturating_mul(stat.f_frsize), inodes })
+        let taken = DiskUsage {
+            bytes: stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize),
+            inodes: stat.f_files.saturating_sub(stat.f_ffree),
+        };
+        Some(Free { bytes: stat.f_bfree.saturating_mul(stat.f_frsize), inodes, taken })
     }
 
-    fn begin(&mut self, now: Duration, is_busy: bool) -> Option<Pid> {
+    fn begin(&mut self, now: Duration, is_busy: bool, stands_still: bool) -> Look {
         // Taken before: what is written while the measurement goes on counts as lost since.
-        self.free = self.free();
+        let free = self.free();
         let enough = beyond(self.quota.allowed);
         let guest = rustix::process::getpid();
         let started = pipe_from_child().ok().and_then(|(result_from, result_to)| {
             let descriptors = [self.folder.as_fd(), result_to.as_fd()];
-            let pid = sys::fork(&descriptors, |owned| run(owned, guest, enough)).ok()?;
-            Some(Measuring { pid, result_from, result: Vec::new() })
+            let pid = sys::fork(&descriptors, |owned| run(owned, &self.quota.path, guest, enough)).ok()?;
+            Some(Measuring { pid, result_from, result: Vec::new(), since: now, free })
         });
-        // Without processes or memory to be had, nobody writes much either; it is tried again soon.
         let Some(child) = started else {
-            self.schedule.spend(now, Duration::ZERO);
-            return None;
+            // Commands may have all processes that are to be had. The guest does nothing else meanwhile.
+            if is_busy && !stands_still {
+                return Look::StandStill;
+            }
+            let before = processor_time();
+            let found = measure(&self.folder, &self.quota.path, guest, enough);
+            self.start_anew(is_busy);
+            let excess = match found {
+                Ok(found) => self.accept(found, free, now, processor_time().saturating_sub(before)),
+                Err(_) => self.failed(now),
+            };
+            return Look::Measured(excess);
         };
+        self.start_anew(is_busy);
+        let pid = child.pid;
+        self.child = Some(child);
+        Look::Measures(pid)
+    }
+
+    /// What file operations do from now on is not in the measurement that begins.
+    fn start_anew(&mut self, is_busy: bool) {
         self.is_stale = is_busy;
         self.written_meanwhile = DiskUsage::default();
         self.unsettled = self.changing;
-        let pid = child.pid;
-        self.child = Some(child);
-        Some(pid)
     }
 
     /// The measurement under way has something to tell, or has ended. What ran must be ended when the quota is exceeded.
@@ -259,28 +402,49 @@ impl Watch {
                 Got::End => break,
             }
         }
-        let result = std::mem::take(&mut child.result);
+        let (result, free) = (std::mem::take(&mut child.result), child.free);
         self.child = None;
         self.next_look = now;
         match decode(&result) {
-            Some((used, cost)) => {
-                self.failures = 0;
-                self.schedule.spend(now, cost);
-                self.written = self.written_meanwhile;
-                self.judge(used, self.doubt())
-            }
-            None => {
-                // It failed, or somebody killed it.
-                self.schedule.spend(now, Duration::from_millis(1));
-                self.is_stale = true;
-                self.failures = self.failures.saturating_add(1);
-                let used = self.used.unwrap_or_default();
-                (self.failures >= FAILURES_MAX).then(|| {
-                    self.failures = 0;
-                    QuotaExcess { used, allowed: self.quota.allowed }
-                })
-            }
+            Some((found, cost)) => self.accept(found, free, now, cost),
+            None => self.failed(now),
         }
+    }
+
+    /// Takes what was measured. `free`: when that began.
+    fn accept(
+        &mut self,
+        found: Measurement,
+        free: Option<Free>,
+        now: Duration,
+        cost: Duration,
+    ) -> Option<QuotaExcess> {
+        self.failures = 0;
+        self.free = free;
+        self.schedule.spend(now, cost);
+        self.written = self.written_meanwhile;
+        let used = plus(found.used, self.hidden(found, free));
+        self.judge(used, self.doubt())
+    }
+
+    /// What is hidden, as far as it is believed. `free`: when the measurement began.
+    fn hidden(&mut self, found: Measurement, free: Option<Free>) -> DiskUsage {
+        if found.is_complete {
+            self.incomplete = 0;
+            // What was written meanwhile was counted, or not: the end of the measurement is in favour of who wrote it.
+            self.others = self.free().map(|free| free.beside(found.used));
+            return DiskUsage::default();
+        }
+        self.incomplete = self.incomplete.saturating_add(1);
+        let Some(free) = free else { return DiskUsage::default() };
+        let beside = free.beside(found.used);
+        // The first measurement begins before anything runs, and may find that something does when it is made.
+        let others = self.others.unwrap_or(beside);
+        self.others = Some(DiskUsage {
+            bytes: others.bytes.min(beside.bytes),
+            inodes: others.inodes.min(beside.inodes),
+        });
+        if self.incomplete < HIDDEN_AFTER { DiskUsage::default() } else { less(beside, others) }
     }
 
     /// How much of what was measured may have been there at no one time. What file operations make and take back, or
@@ -326,7 +490,7 @@ impl Watch {
 }
 
 /// The life of the child. Its descriptors are the folder, and the pipe to tell the result on.
-fn run(descriptors: Vec<OwnedFd>, guest: Pid, enough: DiskUsage) -> u8 {
+fn run(descriptors: Vec<OwnedFd>, path: &str, guest: Pid, enough: DiskUsage) -> u8 {
     sys::allow_termination();
     if rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).is_err()
         || rustix::process::getppid() != Some(guest)
@@ -335,23 +499,37 @@ fn run(descriptors: Vec<OwnedFd>, guest: Pid, enough: DiskUsage) -> u8 {
     }
     let mut descriptors = descriptors.into_iter();
     let (Some(folder), Some(result_to)) = (descriptors.next(), descriptors.next()) else { return 1 };
-    let Ok(used) = measure(&folder, guest, enough) else { return 1 };
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let cost = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000)
-        + u64::try_from(time.tv_nsec).unwrap_or(0);
-    let result = [used.bytes, used.inodes, cost].map(u64::to_le_bytes).concat();
+    let Ok(found) = measure(&folder, path, guest, enough) else { return 1 };
+    let cost = u64::try_from(processor_time().as_nanos()).unwrap_or(u64::MAX);
+    let result = [found.used.bytes, found.used.inodes, u64::from(found.is_complete), cost]
+        .map(u64::to_le_bytes)
+        .concat();
     u8::from(File::from(result_to).write_all(&result).is_err())
 }
 
-fn decode(result: &[u8]) -> Option<(DiskUsage, Duration)> {
+/// What this process took of a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+    seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn decode(result: &[u8]) -> Option<(Measurement, Duration)> {
     let (numbers, rest) = result.as_chunks::<8>();
     match (numbers, rest) {
-        ([bytes, inodes, cost], []) => {
+        ([bytes, inodes, is_complete, cost], []) => {
             let used = DiskUsage { bytes: u64::from_le_bytes(*bytes), inodes: u64::from_le_bytes(*inodes) };
-            Some((used, Duration::from_nanos(u64::from_le_bytes(*cost))))
+            let is_complete = u64::from_le_bytes(*is_complete) == 1;
+            Some((Measurement { used, is_complete }, Duration::from_nanos(u64::from_le_bytes(*cost))))
         }
         _ => None,
     }
+}
+
+/// Whether a child was stopped by somebody.
+fn is_stopped(child: Pid) -> bool {
+    let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(child), stopped).is_ok_and(|status| status.is_some())
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod files;
 #[cfg(test)]
 mod fortress;
 #[cfg(test)]
+mod interference;
+#[cfg(test)]
 mod jail;
 #[cfg(test)]
 mod life;

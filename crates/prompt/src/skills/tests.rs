@@ -148,7 +148,7 @@ proptest! {
             .iter()
             .map(|(name, description, location)| Parsed {
                 name: sayable(name),
-                description: sayable(description),
+                description: sayable(&without_deceptive(description)),
                 location: sayable(location),
             })
             .collect();

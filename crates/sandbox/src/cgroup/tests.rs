@@ -36,7 +36,7 @@ fn a_machine_without_groups_says_what_would_help() {
 fn a_group_has_its_limits_and_goes_when_it_is_dropped() {
     let groups = Cgroups::detect();
     if groups.isolation().memory == Boundary::Open {
-        eprintln!("SKIPPED: this user may make no control groups: {:?}", groups.missing());
+        skip_without_groups(&groups);
         return;
     }
     let limits = Limits::default().with_memory(64 << 20).unwrap().with_processes(100).unwrap();
@@ -70,7 +70,7 @@ fn a_group_has_its_limits_and_goes_when_it_is_dropped() {
 fn two_who_make_groups_in_one_process_do_not_get_in_each_others_way() {
     let (one, other) = (Cgroups::detect(), Cgroups::detect());
     if one.isolation().memory == Boundary::Open {
-        eprintln!("SKIPPED: this user may make no control groups: {:?}", one.missing());
+        skip_without_groups(&one);
         return;
     }
     let made = [&one, &other, &one, &other].map(|groups| groups.make(&Limits::default()).unwrap());
@@ -86,7 +86,7 @@ fn two_who_make_groups_in_one_process_do_not_get_in_each_others_way() {
 fn what_is_in_a_dead_hosts_group_is_killed_with_it() {
     let groups = Cgroups::detect();
     if groups.isolation().memory == Boundary::Open {
-        eprintln!("SKIPPED: this user may make no control groups: {:?}", groups.missing());
+        skip_without_groups(&groups);
         return;
     }
     let made = groups.make(&Limits::default()).unwrap();
@@ -116,4 +116,9 @@ fn what_is_in_a_dead_hosts_group_is_killed_with_it() {
     let status = process.wait().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
     assert!(made.folders()[0].exists());
+}
+
+fn skip_without_groups(groups: &Cgroups) {
+    let reason = format!("this user may make no control groups: {:?}", groups.missing());
+    test_support::skip(&reason, "run the tests as root, where control groups can be written");
 }

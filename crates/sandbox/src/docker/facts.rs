@@ -188,7 +188,7 @@ impl EngineFacts {
             memory: Boundary::enforced_if(self.limits_memory && (self.limits_swap || swap == Swap::None)),
             processor: Boundary::enforced_if(self.limits_processors),
             process_count: Boundary::enforced_if(self.limits_processes),
-            disk: Boundary::Enforced,
+            disk: Boundary::Watched,
         }
     }
 }

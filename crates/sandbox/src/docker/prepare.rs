@@ -133,7 +133,7 @@ impl Ingredients<'_> {
         let is_bounded = self.context.allowed_paths.is_empty()
             && self.options.volumes.iter().all(|volume| volume.access == Access::ReadOnly);
         let layout = layout(self.options, self.context)?;
-        let (place, disk) = (Some(place), Boundary::enforced_if(is_bounded));
+        let (place, disk) = (Some(place), Boundary::watched_if(is_bounded));
         Ok(Prepared { hello, layout, bound, meant, memory, people, place, elsewhere: None, left, disk })
     }
 
@@ -154,7 +154,7 @@ impl Ingredients<'_> {
         let most = self.context.limits.disk();
         let transfer = Transfer { provisions, workspace, room: most, bring_back: most };
         let elsewhere = Some(Elsewhere { archive, transfer });
-        let disk = Boundary::Enforced;
+        let disk = Boundary::Watched;
         let meant = Meant::default();
         Ok(Prepared { hello, layout, bound, meant, memory, people, place: None, elsewhere, left, disk })
     }

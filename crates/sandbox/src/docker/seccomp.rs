@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Calls that programs of all kinds make, by the names that any architecture has for them. What an engine does not know it
 /// leaves out.
-const ALLOWED: [&str; 304] = [
+const ALLOWED: [&str; 294] = [
     "accept",
     "accept4",
     "access",
@@ -22,7 +22,6 @@ const ALLOWED: [&str; 304] = [
     "capget",
     "capset",
     "chdir",
-    "chmod",
     "chown",
     "clock_adjtime",
     "clock_getres",
@@ -32,7 +31,6 @@ const ALLOWED: [&str; 304] = [
     "close_range",
     "connect",
     "copy_file_range",
-    "creat",
     "dup",
     "dup2",
     "dup3",
@@ -54,9 +52,6 @@ const ALLOWED: [&str; 304] = [
     "fallocate",
     "fanotify_mark",
     "fchdir",
-    "fchmod",
-    "fchmodat",
-    "fchmodat2",
     "fchown",
     "fchownat",
     "fcntl",
@@ -150,8 +145,6 @@ const ALLOWED: [&str; 304] = [
     "mincore",
     "mkdir",
     "mkdirat",
-    "mknod",
-    "mknodat",
     "mlock",
     "mlock2",
     "mlockall",
@@ -177,12 +170,9 @@ const ALLOWED: [&str; 304] = [
     "name_to_handle_at",
     "nanosleep",
     "newfstatat",
-    "open",
-    "openat",
     "openat2",
     "pause",
     "pidfd_open",
-    "pidfd_send_signal",
     "pipe",
     "pipe2",
     "pkey_alloc",
@@ -331,6 +321,30 @@ const FAMILIES: [u64; 3] = [UNIX, 2, 10];
 
 const UNIX: u64 = 1;
 
+/// Calls that give a file its permission bits, and which of their arguments these are. `openat2` is allowed, which the guest
+/// needs and which has them in memory: the guest's filter keeps it from commands.
+const MODES: [(&str, u32); 7] = [
+    ("chmod", 1),
+    ("fchmod", 1),
+    ("fchmodat", 2),
+    ("fchmodat2", 2),
+    ("creat", 1),
+    ("mknod", 1),
+    ("mknodat", 2),
+];
+
+/// Calls that open a file: which of their arguments are the flags, and the permission bits of a new file.
+const OPENING: [(&str, u32, u32); 2] = [("open", 1, 2), ("openat", 2, 3)];
+
+/// The permission bits by which a program runs as its owner or its group.
+const OTHER_USER: u64 = 0o6000;
+
+/// `O_CREAT`, and what `O_TMPFILE` has besides `O_DIRECTORY`.
+const MAKES_A_FILE: u64 = 0o2000_0100;
+
+/// All flags of `pidfd_send_signal` but those that name one thread, or one process.
+const PIDFD_SIGNAL_GROUPS: u64 = 0xffff_fffc;
+
 /// `AF_NETLINK` and the protocol of routes, by which libraries ask for the own addresses.
 const NETLINK: (u64, u64) = (16, 0);
 
@@ -348,6 +362,12 @@ pub fn profile() -> Value {
         json!({"names": NOT_THERE, "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS}),
         allowed_if("clone", &[masked(0, NEW_NAMESPACES, 0)]),
     ];
+    rules.extend(MODES.map(|(name, mode)| allowed_if(name, &[masked(mode, OTHER_USER, 0)])));
+    for (name, flags, mode) in OPENING {
+        rules.push(allowed_if(name, &[masked(flags, MAKES_A_FILE, 0)]));
+        rules.push(allowed_if(name, &[masked(mode, OTHER_USER, 0)]));
+    }
+    rules.push(allowed_if("pidfd_send_signal", &[masked(3, PIDFD_SIGNAL_GROUPS, 0)]));
     rules.push(allowed_if("socketpair", &[equal(0, UNIX)]));
     rules.extend(FAMILIES.map(|family| allowed_if("socket", &[equal(0, family)])));
     rules.push(allowed_if("socket", &[equal(0, NETLINK.0), equal(2, NETLINK.1)]));
@@ -434,7 +454,6 @@ mod tests {
             "landlock_restrict_self",
             "openat2",
             "pidfd_open",
-            "pidfd_send_signal",
             "prctl",
             "signalfd4",
             "execve",
@@ -446,6 +465,21 @@ mod tests {
         ] {
             assert!(ALLOWED.contains(&name), "{name}");
         }
+    }
+
+    #[test]
+    fn whatever_takes_permission_bits_has_a_condition() {
+        for (name, _) in MODES {
+            assert!(!ALLOWED.contains(&name), "{name}");
+        }
+        for (name, _, _) in OPENING {
+            assert!(!ALLOWED.contains(&name), "{name}");
+        }
+        assert!(!ALLOWED.contains(&"pidfd_send_signal"));
+        // As the guest's filter has them.
+        let flags = rustix::fs::OFlags::CREATE
+            | rustix::fs::OFlags::TMPFILE.difference(rustix::fs::OFlags::DIRECTORY);
+        assert_eq!(u64::from(flags.bits()), MAKES_A_FILE);
     }
 
     #[test]

@@ -27,12 +27,12 @@ use crate::connector::{Connection, Connector};
 use crate::context::ExecutionContext;
 use crate::data::DataFolder;
 use crate::egress;
-use crate::error::SandboxError;
+use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Proxy;
 use crate::guest_process::{Private, Started, safe, start, text, unavailable};
 use crate::isolation::{Boundary, Isolation};
-use crate::limits::Limits;
-use crate::places::Shelves;
+use crate::limits::{DiskLimit, Limits};
+use crate::places::{Shelves, mount_limited};
 use crate::types::Layout;
 
 /// Runs the guest in fresh namespaces (user, mount, pid, network, ipc, uts, cgroup), without a daemon and without root.
@@ -49,7 +49,7 @@ use crate::types::Layout;
 /// later ([`crate::Executor::provide`]). What is shared elsewhere is the host's folder itself.
 ///
 /// The workspace has a quota, which the guest keeps by looking often: what commands write meanwhile is more than it, and the
-/// next thing that happens is that all of them end. In a workspace of the data folder all counts, in any other what is
+/// next thing that happens is that all of them end. Or the kernel keeps it, where that is asked for ([`DiskLimit::Kernel`]). In a workspace of the data folder all counts, in any other what is
 /// added to it. Further folders to write have none, so with those the disk is open.
 ///
 /// What the machine does not permit is open in `Sandbox::isolation`, and an error where the context's floor
@@ -183,7 +183,7 @@ impl Machine {
             identity: Boundary::enforced_if(runner.is_dedicated()),
             syscalls: Boundary::Enforced,
             files: Boundary::Enforced,
-            disk: Boundary::Enforced,
+            disk: Boundary::Watched,
             ..groups
         }
     }
@@ -194,6 +194,9 @@ impl Machine {
         let runner = Runner::choose();
         let data = self.data.clone().map_or_else(DataFolder::temporary, Ok)?;
         let place = data.sandboxes().make()?;
+        if context.limits.disk_limit() == DiskLimit::Kernel {
+            limit_by_kernel(&data, context)?;
+        }
         let shelves = folders::Shelves { data: &data, place: Some(&place) };
         let Folders { places, mut roots, layout, writable, left, workspace, .. } =
             Folders::of(context, runner, shelves)?;
@@ -219,7 +222,8 @@ impl Machine {
             workdir: WORKSPACE.to_owned(),
             env: variables(&self.environment, &self.installations, limits, &context.environment),
             spill_dir: Some(OUTPUT.to_owned()),
-            quota: Some(Quota {
+            // What the kernel limits is not watched.
+            quota: (limits.disk_limit() == DiskLimit::Watched).then(|| Quota {
                 path: WORKSPACE.to_owned(),
                 allowed: DiskUsage { bytes: limits.disk(), inodes: limits.inodes() },
                 // What a user has there already is not the sandbox's.
@@ -231,13 +235,28 @@ impl Machine {
         };
         let isolation = Isolation {
             // Nobody watches over the others.
-            disk: Boundary::enforced_if(context.allowed_paths.is_empty()),
+            disk: match limits.disk_limit() {
+                _ if !context.allowed_paths.is_empty() => Boundary::Open,
+                DiskLimit::Watched => Boundary::Watched,
+                DiskLimit::Kernel => Boundary::Enforced,
+            },
             ..self.isolation(runner)
         };
         let (workspace, shelves) = (text(&workspace)?, Shelves::new(place));
         let holdings = Holdings { handed_over, workspace, isolation, shelves, cgroup: Some(cgroup), data };
         Ok(Prepared { hello, layout, proxy, left, private, holdings })
     }
+}
+
+/// Has the kernel limit the workspace.
+fn limit_by_kernel(data: &DataFolder, context: &ExecutionContext) -> Result<(), SandboxError> {
+    let workspace = folders::workspace(&context.workspace)?;
+    if data.is_own_workspace(&workspace) {
+        return mount_limited(&workspace, &context.limits);
+    }
+    let message = "the kernel limits the disk of a session's own workspace only, and this sandbox has another folder; have \
+                   the guest watch over it";
+    Err(SandboxError::new(SandboxErrorKind::Unsupported, message))
 }
 
 /// What commands may not do, beyond what the namespaces forbid.

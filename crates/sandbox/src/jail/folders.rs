@@ -1,8 +1,12 @@
 //! The context's folders in a jail: the workspace, what may be read besides, what may be written besides.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 
 use conjure_guest::protocol::{
     Access, Bind, Content, Links, Missing, Owner, Place, PlaceKind, Root, TakeBack,
@@ -287,16 +291,25 @@ impl Kept {
     }
 }
 
-/// The real path of the workspace, which must be a folder and no link: a link could lead elsewhere tomorrow.
-fn workspace(given: &Path) -> Result<PathBuf, SandboxError> {
-    let is_link = fs::symlink_metadata(given).is_ok_and(|found| found.is_symlink());
-    if is_link {
-        return Err(refused(format!(
-            "the workspace `{}` is a symbolic link; give the folder itself",
+/// The real path of the workspace, which must be a folder, and none of its path a link: that could lead elsewhere tomorrow, or by the time
+/// at which the folder is mounted.
+pub(super) fn workspace(given: &Path) -> Result<PathBuf, SandboxError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = openat2(CWD, given, flags, Mode::empty(), resolve).map_err(|errno| match errno {
+        Errno::LOOP => refused(format!(
+            "a symbolic link stands in the path of the workspace `{}`; give the folder's real path",
             given.display()
-        )));
-    }
-    let real = folder("workspace", given)?;
+        )),
+        Errno::NOTDIR if given.exists() => {
+            let message = format!("the workspace `{}` is not a folder", given.display());
+            SandboxError::new(SandboxErrorKind::WrongFileType, message)
+        }
+        other => absent("workspace", given, &other.into()),
+    })?;
+    // The path of what was opened, not of what the given path leads to by now.
+    let real = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+    let real = real.map_err(|error| absent("workspace", given, &error))?;
     if real.parent().is_none() {
         return Err(refused("the workspace `/` is the whole machine; choose a folder".to_owned()));
     }
@@ -344,7 +357,11 @@ mod tests {
             (folder.path().join("skill"), folder.path().join("skill/work"), folder.path().join("link"));
         fs::create_dir_all(&inner).unwrap();
         std::os::unix::fs::symlink(&inner, &link).unwrap();
-        assert!(refusal(&ExecutionContext::new(&link)).contains("is a symbolic link"));
+        let around = folder.path().join("around");
+        std::os::unix::fs::symlink(&skill, &around).unwrap();
+        for given in [link, around.join("work")] {
+            assert!(refusal(&ExecutionContext::new(&given)).contains("a symbolic link stands in the path"));
+        }
         assert!(refusal(&ExecutionContext::new(folder.path().join("none"))).contains("cannot be used"));
         assert!(refusal(&ExecutionContext::new("/")).contains("the whole machine"));
         let read_only = vec![SharedFolder::new(&skill, "/mnt/skills/one")];

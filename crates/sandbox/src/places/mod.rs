@@ -1,5 +1,6 @@
 //! Folders of the host that belong to sandboxes: made, filled, and removed whatever lies in them.
 
+mod disk_image;
 #[cfg(feature = "jail")]
 mod handing;
 mod host;
@@ -14,6 +15,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
+#[cfg(feature = "jail")]
+pub(crate) use disk_image::{mount_again, mount_limited};
 #[cfg(feature = "jail")]
 pub(crate) use handing::{Had, hand_over, settle};
 #[cfg(feature = "docker")]

@@ -14,6 +14,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::disk_image::unmount;
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// How many names are read before they are removed.
@@ -58,7 +59,8 @@ impl FolderId {
 /// Removes the folder at `path` and everything in it, provided that it is still the one that it was, `id`. One that is
 /// gone already is no failure.
 ///
-/// No link is followed, at the end of the path nor beneath it, and no mount is entered. What cannot be removed is left,
+/// No link is followed, at the end of the path nor beneath it, and no mount is entered; that of a workspace which the kernel
+/// limits is unmounted first. What cannot be removed is left,
 /// with the folders that hold it; all else goes.
 ///
 /// # Errors
@@ -93,6 +95,7 @@ pub(crate) fn remove_beneath(
         let message = format!("`{}` is another folder now, and is left alone", name.display());
         return Err(SandboxError::new(SandboxErrorKind::WrongFileType, message));
     }
+    unmount(&top);
     let mut removal = Removal { top, next: 0, steps: 0, trouble: None };
     for _ in 0..RIVALS {
         removal.empty();

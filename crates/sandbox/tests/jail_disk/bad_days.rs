@@ -171,7 +171,7 @@ async fn a_full_disk_is_told_as_that_at_every_step_and_leaves_nothing() {
         return;
     }
     if !is_root() {
-        eprintln!("SKIPPED: only root may mount a small disk");
+        test_support::skip("only root may mount a small disk", "run the tests as root");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ fn a_data_folder_that_cannot_be_had_is_refused_with_the_reason() {
     fs::create_dir(&real).unwrap();
     symlink(&real, &link).unwrap();
     assert_eq!(DataFolder::open(&link).unwrap().path(), fs::canonicalize(&real).unwrap());
-    assert!(jail(&DataFolder::open(&real).unwrap()).isolation().disk == conjure_sandbox::Boundary::Enforced);
+    assert!(jail(&DataFolder::open(&real).unwrap()).isolation().disk == conjure_sandbox::Boundary::Watched);
     // A temporary one goes, with all that is in it.
     let temporary = DataFolder::temporary().unwrap();
     let path = temporary.path().to_owned();

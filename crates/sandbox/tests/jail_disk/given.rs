@@ -220,7 +220,7 @@ async fn skills_are_pinned_and_take_no_space_of_their_own() {
     assert_eq!(text(&third.run(cat, options()).await.unwrap()), "# Second");
 
     let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("SKIPPED: there is no `/dev/shm` for a store on another file system");
+        test_support::not_applicable("there is no `/dev/shm` for a store on another file system");
         return;
     };
     let store = conjure_store::Store::open(&elsewhere.path().join("store")).unwrap();

@@ -9,7 +9,9 @@ mod bed;
 mod data_folder;
 mod folders;
 mod given;
+mod kernel_limit;
 mod quota;
+mod quota_attacks;
 mod spares;
 #[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]
@@ -43,6 +45,8 @@ fn the_same_holds_for_a_host_that_is_not_root() {
         .gid(NOBODY)
         .current_dir("/")
         .env_remove("TMPDIR")
+        // What only root can do is skipped there.
+        .env_remove(test_support::REQUIRE)
         .output();
     let outcome = outcome.unwrap();
     let said = String::from_utf8_lossy(&outcome.stdout);

@@ -1,7 +1,7 @@
 //! The network of a jail, from its commands to servers of the test: real namespaces, the guest's tunnels, and the
 //! guarded way out behind them.
 //!
-//! Programs that people use (`curl`, `python3`) must be there where `CONJURE_REQUIRE_ORACLES=1` is set; else their
+//! Programs that people use (`curl`, `python3`) must be there where `CONJURE_TEST_REQUIRE=all` is set; else their
 //! absence is said aloud. Node speaks to proxies by `NODE_USE_ENV_PROXY` since 22.21 and 24.5, and is asked where it is
 //! new enough.
 

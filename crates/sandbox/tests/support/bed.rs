@@ -19,6 +19,7 @@ use super::processes::{Process, bearing};
 pub(crate) struct Bed {
     pub(crate) sandbox: Sandbox,
     pub(crate) workspace: Workspace,
+    has_programs_of_machine: bool,
 }
 
 impl Bed {
@@ -35,7 +36,7 @@ impl Bed {
         let mut context = ExecutionContext::new(workspace.path());
         change(&mut context);
         let sandbox = opened(|| Self::open(kind, &context)).await;
-        Self { sandbox, workspace }
+        Self { sandbox, workspace, has_programs_of_machine: kind.has_programs_of_machine() }
     }
 
     /// A sandbox for this context, or why there is none.
@@ -119,9 +120,23 @@ impl Bed {
     pub(crate) async fn has(&self, program: &str) -> bool {
         let has = self.bash(&format!("type -P {program}")).await.unwrap().end == CommandEnd::Exited(0);
         if !has {
-            eprintln!("SKIPPED: there is no `{program}` in the sandbox: install it");
+            let package = match program {
+                "node" => "nodejs",
+                "script" => "bsdutils",
+                other => other,
+            };
+            self.skip(&format!("there is no `{program}` in the sandbox"), package);
         }
         has
+    }
+
+    /// Says that a test needs what this package of the machine's would bring to the sandbox.
+    pub(crate) fn skip(&self, reason: &str, package: &str) {
+        if self.has_programs_of_machine {
+            test_support::skip(reason, &format!("apt-get install {package}"));
+        } else {
+            test_support::not_applicable(&format!("{reason}, whose image is small"));
+        }
     }
 
     /// Shell text that becomes a process which lives long and bears the mark.

@@ -21,6 +21,11 @@ pub(crate) trait Kind {
         true
     }
 
+    /// Whether commands find the programs of this machine, and not those of a small image.
+    fn has_programs_of_machine(&self) -> bool {
+        true
+    }
+
     /// The guest that is responsible for this process of a sandbox of the host with the number `host`, as the machine
     /// numbers them. Killing it ends the sandbox.
     fn guest(&self, pid: i32, host: u32) -> i32;

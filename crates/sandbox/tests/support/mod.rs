@@ -6,20 +6,13 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stderr,
-    reason = "it is a part of tests, which fail by panic, and say what they skip"
+    reason = "it is a part of tests, which fail by panic"
 )]
 
 mod again;
 mod bed;
 pub(crate) mod conformance;
-#[cfg(feature = "docker")]
-pub(crate) mod engine;
-#[cfg(feature = "docker")]
-pub(crate) mod image;
 mod kind;
-#[cfg(feature = "docker")]
-pub(crate) mod own_engine;
 mod patience;
 mod processes;
 #[cfg(feature = "jail")]

@@ -1,5 +1,7 @@
 //! The rules of the fields, with the reference validator's messages in its order.
 
+use conjure_base::judged;
+
 use super::{Findings, Folder, Frontmatter, Mode};
 use crate::allowed_tools::AllowedTools;
 use crate::diagnostic::{RuleId, Severity};
@@ -208,6 +210,14 @@ impl Rules<'_, '_> {
             let message =
                 format!("Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({chars} chars)");
             self.add(RuleId::DescriptionTooLong, self.severity(), message, node.mark);
+        }
+        if let Some((found, _)) = judged(stripped).find(|(_, deceives)| *deceives) {
+            let message = format!(
+                "the description has characters that are not seen or turn others round, such as U+{:04X}; models are told it \
+                 without them",
+                u32::from(found)
+            );
+            self.add(RuleId::DescriptionDeceptive, Severity::Warning, message, node.mark);
         }
         Some(stripped.to_owned())
     }

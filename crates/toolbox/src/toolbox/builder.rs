@@ -233,7 +233,7 @@ fn check(definition: ToolDefinition) -> Result<ToolDefinition, ToolboxError> {
 pub fn environment_secrets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     environment
         .iter()
-        .filter(|(name, _)| looks_sensitive(name))
+        .filter(|(name, value)| looks_sensitive(name, value))
         .map(|(name, value)| (name.as_str(), value.as_str()))
 }
 

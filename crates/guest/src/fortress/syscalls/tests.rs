@@ -8,7 +8,7 @@ use super::*;
 const GUEST: i32 = 1;
 
 fn result(guest: i32, number: c_long, arguments: &[u64]) -> (Action, usize) {
-    let program = filter(guest).expect("a known architecture");
+    let program = filter(guest, Preallocation::Refused).expect("a known architecture");
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     let number = u32::try_from(number).expect("a number");
@@ -32,13 +32,13 @@ const MISSING: Action = Action::Fail(ENOSYS);
 #[test]
 fn no_number_is_named_twice_and_none_is_unknown() {
     let mut seen = BTreeSet::new();
-    for (number, _) in decisions(GUEST) {
+    for (number, _) in decisions(GUEST, Preallocation::Refused) {
         assert!(number < UNKNOWN_FROM, "call {number}");
         assert!(seen.insert(number), "call {number} has two decisions");
     }
     assert_eq!(
         seen.len(),
-        NOT_PERMITTED.len() + NOT_THERE.len() + by_argument(1).len(),
+        NOT_PERMITTED.len() + NOT_THERE.len() + by_argument(1, Preallocation::Refused).len(),
         "no number is negative"
     );
 }
@@ -102,6 +102,9 @@ fn the_guest_is_not_signalled() {
     check(libc::SYS_rt_tgsigqueueinfo, &[1, 1, 15, 0x1000], REFUSED);
     check(libc::SYS_rt_tgsigqueueinfo, &[7, 7, 15, 0x1000], Action::Allow);
     check(libc::SYS_pidfd_send_signal, &[5, 15, 0, 0], Action::Allow);
+    check(libc::SYS_pidfd_send_signal, &[5, 15, 0, 2], Action::Allow);
+    // A group.
+    check(libc::SYS_pidfd_send_signal, &[5, 15, 0, 4], REFUSED);
     check(libc::SYS_pidfd_send_signal, &[5, 15, 0x7f00_0000_0000, 0], REFUSED);
     check(libc::SYS_pidfd_send_signal, &[5, 15, 0x1000, 0], REFUSED);
 }
@@ -134,6 +137,36 @@ fn nothing_becomes_a_program_of_its_owner() {
             check(libc::SYS_chmod, &[0xffff, mode | other], REFUSED);
         }
     }
+}
+
+#[test]
+fn nor_is_it_made_so() {
+    let (creates, unnamed) = (libc::O_CREAT as u64, libc::O_TMPFILE as u64);
+    for mode in [0, 0o644, 0o1777] {
+        for other in [0o4000, 0o2000, 0o6000] {
+            for flags in [creates, unnamed] {
+                check(libc::SYS_openat, &[3, 0xffff, flags, mode], Action::Allow);
+                check(libc::SYS_openat, &[3, 0xffff, flags, mode | other], REFUSED);
+                #[cfg(target_arch = "x86_64")]
+                check(libc::SYS_open, &[0xffff, flags, mode | other], REFUSED);
+            }
+            // It makes nothing.
+            check(libc::SYS_openat, &[3, 0xffff, libc::O_DIRECTORY as u64, mode | other], Action::Allow);
+            check(libc::SYS_mknodat, &[3, 0xffff, 0o10_0000 | mode | other], REFUSED);
+            #[cfg(target_arch = "x86_64")]
+            for call in [libc::SYS_creat, libc::SYS_mknod] {
+                check(call, &[0xffff, mode], Action::Allow);
+                check(call, &[0xffff, mode | other], REFUSED);
+            }
+        }
+    }
+    let program = filter_for_commands().expect("a known architecture");
+    let outcome = |number: c_long| {
+        let number = u32::try_from(number).expect("a number");
+        run(&program, &Call { number, architecture: ARCHITECTURE.expect("known"), arguments: [0; 6] }).0
+    };
+    assert_eq!(outcome(libc::SYS_openat2), MISSING);
+    assert_eq!(outcome(libc::SYS_openat), Action::Allow);
 }
 
 #[test]
@@ -201,6 +234,28 @@ fn what_programs_do_all_the_time_is_allowed_after_few_steps() {
     ] {
         let (action, steps) = result(GUEST, number, &[]);
         assert_eq!(action, Action::Allow, "call {number}");
-        assert!(steps <= 12, "call {number} takes {steps} steps");
+        assert!(steps <= 14, "call {number} takes {steps} steps");
     }
+}
+
+#[test]
+fn space_on_the_disk_is_had_by_writing_where_the_guest_watches_over_it() {
+    const UNSUPPORTED: Action = Action::Fail(EOPNOTSUPP);
+    // Plain, beyond the end of the file, as zeros, for what is shared, within the file.
+    for mode in [0, 0x1, 0x10, 0x40, 0x20] {
+        check(libc::SYS_fallocate, &[3, mode, 0, 1 << 34], UNSUPPORTED);
+    }
+    for mode in [0x3, 0x8] {
+        check(libc::SYS_fallocate, &[3, mode, 0, 1 << 34], Action::Allow);
+    }
+    for request in FILE_SPACE {
+        check(libc::SYS_ioctl, &[3, u64::from(*request), 0x1000], UNSUPPORTED);
+    }
+    check(FILE_SETATTR, &[3, 0, 0x1000, 32, 0], MISSING);
+
+    let unlimited = filter(GUEST, Preallocation::Allowed).expect("a known architecture");
+    let arguments = [3, 0, 0, 1 << 34, 0, 0];
+    let number = u32::try_from(libc::SYS_fallocate).expect("a number");
+    let call = Call { number, architecture: ARCHITECTURE.expect("known"), arguments };
+    assert_eq!(run(&unlimited, &call).0, Action::Allow);
 }

@@ -51,3 +51,33 @@ fn nor_does_one_whose_sender_was_forgotten() {
     assert_eq!(outcome.text(), "waiting\n-1 1\n", "{outcome:?}");
     assert_eq!(guest.bash("echo well").text(), "well\n");
 }
+
+/// Kills all processes in the group of process 1, which stays.
+const TO_THE_GROUP: &str = "import ctypes, os, time
+pidfd = os.pidfd_open(1)
+if ctypes.CDLL(None).syscall(424, pidfd, 9, None, 4) == 0: time.sleep(1000)
+print('refused')
+";
+
+#[test]
+fn the_group_of_process_1_is_not_killed() {
+    let Some(mut guest) = contained() else { return };
+    guest.greet(CommandRules { syscalls: SyscallRule::Guarded, ..CommandRules::default() });
+    assert_eq!(guest.call(exec(&["python3", "-c", TO_THE_GROUP])).text(), "refused\n");
+}
+
+#[test]
+fn without_the_filter_it_costs_the_call_and_not_the_next() {
+    let kill_all = "import os, signal, time; os.kill(-1, signal.SIGKILL); time.sleep(1000)";
+    let kill_own = "import os, signal, time; os.kill(0, signal.SIGKILL); time.sleep(1000)";
+    let Some(mut guest) = contained() else { return };
+    guest.greet(CommandRules::default());
+    for attack in [TO_THE_GROUP, kill_all] {
+        let end = guest.call(exec(&["python3", "-c", attack])).end();
+        // Kernels before 6.9 know no groups here.
+        assert!(matches!(end, ExecEnd::Lost | ExecEnd::Exited(0)), "{end:?}");
+        assert_eq!(guest.bash("echo well").text(), "well\n");
+    }
+    assert_eq!(guest.call(exec(&["python3", "-c", kill_own])).end(), ExecEnd::Signaled(9));
+    assert_eq!(guest.bash("echo well").text(), "well\n");
+}

@@ -19,6 +19,8 @@ mod name;
 mod options;
 mod podman;
 mod progress;
+#[cfg(test)]
+mod recipe;
 mod release;
 mod site;
 mod wheels;

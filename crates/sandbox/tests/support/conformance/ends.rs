@@ -297,7 +297,7 @@ pub(crate) async fn dropping_the_sandbox_ends_everything(kind: &dyn Kind) {
     let mut stream = bed.sandbox.run_streamed(Command::bash(&script), options()).unwrap();
     while stream.next().await.is_some() {}
     drop(stream);
-    let Bed { sandbox, workspace } = bed;
+    let Bed { sandbox, workspace, .. } = bed;
     drop(sandbox);
     let mark = workspace.path().to_str().unwrap();
     until("its processes are gone", || bearing(mark).is_empty()).await;

@@ -161,7 +161,7 @@ pub(crate) async fn a_paused_sandbox_is_cleaned_up(kind: &dyn Kind) {
 pub(crate) async fn a_paused_sandbox_that_is_dropped_leaves_nothing(kind: &dyn Kind) {
     let bed = counting(kind).await;
     pause(&bed).await;
-    let Bed { sandbox, workspace } = bed;
+    let Bed { sandbox, workspace, .. } = bed;
     drop(sandbox);
     let mark = workspace.path().to_str().unwrap();
     until("its processes are gone", || bearing(mark).is_empty()).await;

@@ -131,7 +131,7 @@ pub(crate) async fn python_has_certificates_and_environments(kind: &dyn Kind) {
         print(context.verify_mode.name, len(context.get_ca_certs()) > 0 or not has_any)";
     assert_eq!(bed.python(program).await, "CERT_REQUIRED True\n");
     if bed.bash("python3 -c 'import ensurepip, venv'").await.unwrap().end != CommandEnd::Exited(0) {
-        eprintln!("SKIPPED: Python has no `venv` in the sandbox: install python3-venv");
+        bed.skip("Python has no `venv` in the sandbox", "python3-venv");
         return;
     }
     let venv = "python3 -m venv --without-pip env && env/bin/python -c 'import sys; print(sys.prefix)' && \

@@ -1,0 +1,92 @@
+//! Secrets that are given to the command: where they may come from, and where they do not go.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Conjure, Finished, script};
+
+fn session_of(finished: &Finished) -> String {
+    let (_, rest) = finished.stderr.split_once("conjure sessions resume ").unwrap();
+    rest[..36].to_owned()
+}
+
+/// A script that runs this command and says its result.
+fn command(command: &str) -> tempfile::NamedTempFile {
+    script(&format!(
+        "- content: [{{tool_use: {{name: bash_tool, input: {{command: '{command}', description: x}}}}}}]\n\
+         - content: \"{{{{result:last}}}}\"\n"
+    ))
+}
+
+fn journal_holds(data: &Path, secret: &str) -> bool {
+    let files = fs::read_dir(data.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+    let holds =
+        |path: &Path| fs::read(path).unwrap().windows(secret.len()).any(|window| window == secret.as_bytes());
+    files.filter(|path| path.is_file()).any(|path| holds(&path))
+}
+
+#[test]
+fn a_secret_in_the_name_of_a_file_is_told_nowhere() {
+    let data = tempfile::tempdir().unwrap();
+    let script =
+        command("echo 1 > report-$API_KEY.txt; mkdir $API_KEY; echo 2 > $API_KEY/a.txt; echo 3 > plain.txt");
+    let run = Conjure::new(["run", "--env", "API_KEY=hunter2-secret", "--script"]).arg(script.path());
+    let done = run.arg("Go").env("CONJURE_DATA", data.path()).finish().code(0);
+    let id = session_of(&done);
+    assert!(!journal_holds(data.path(), "hunter2"));
+    assert!(journal_holds(data.path(), "report-[REDACTED:API_KEY].txt"));
+    for arguments in [
+        &["sessions", "show", &id][..],
+        &["sessions", "show", &id, "--format", "json"],
+        &["sessions", "export", &id],
+    ] {
+        let told = Conjure::new(arguments).env("CONJURE_DATA", data.path()).finish().code(0).stdout;
+        assert!(!told.contains("hunter2"), "{told}");
+        assert!(told.contains("plain.txt"), "{told}");
+    }
+}
+
+#[test]
+fn variables_whose_values_are_secrets_are_not_told() {
+    let data = tempfile::tempdir().unwrap();
+    let script =
+        command("echo $DATABASE_URL; echo $MY_PAT $APP_JWT $SESSION $COOKIE; echo ${DATABASE_URL:15:8}");
+    let variables = [
+        "DATABASE_URL=postgres://app:hunter2x@db/main",
+        "MY_PAT=hunter2-pat",
+        "APP_JWT=hunter2-jwt",
+        "SESSION=hunter2-session",
+        "COOKIE=hunter2-cookie",
+    ];
+    let run = variables.iter().fold(Conjure::new(["run", "--script"]).arg(script.path()), |run, variable| {
+        run.args(["--env", variable])
+    });
+    let done = run.arg("Go").env("CONJURE_DATA", data.path()).finish().code(0);
+    let names = ["MY_PAT", "APP_JWT", "SESSION", "COOKIE"].map(|name| format!("[REDACTED:{name}]")).join(" ");
+    let url = "[REDACTED:DATABASE_URL]";
+    assert_eq!(done.stdout.trim_end(), format!("{url}\n{names}\n{url}"));
+    assert!(!journal_holds(data.path(), "hunter2"));
+}
+
+#[test]
+fn an_input_may_come_from_a_file_or_standard_input() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("name");
+    fs::write(&file, "Grace\n").unwrap();
+    let path = file.to_str().unwrap();
+    let says = |input: &str, stdin: &str| {
+        let script = command("echo \"<$CONJURE_INPUT_USERNAME>\"");
+        let run =
+            Conjure::new(["run", "--skills", "fixtures/manifests/sidecar", "--script"]).arg(script.path());
+        run.args(["--input", input]).input(stdin).arg("Go").env("CONJURE_DATA", data.path()).finish()
+    };
+    assert_eq!(says(&format!("username=@{path}"), "").code(0).stdout, "<Grace>\n");
+    assert_eq!(says("username=-", "Ada\r\n").code(0).stdout, "<Ada>\n");
+    assert_eq!(says("username=@@home", "").code(0).stdout, "<@home>\n");
+    says("username=@/no/such/file", "").code(2).says("`/no/such/file` cannot be opened");
+    fs::write(&file, b"\xff").unwrap();
+    says(&format!("username=@{path}"), "").code(2).says("is not UTF-8 text");
+    says("username=@/dev/zero", "").code(2).says("is larger than 1 MiB");
+    let twice = Conjure::new(["run", "--input", "a=-", "--input", "b=-", "--script", "x", "Go"]).input("x");
+    twice.finish().code(2).says("standard input is the value of one input alone");
+}

@@ -1,0 +1,96 @@
+//! What the tests of all crates share: skips that are seen.
+//!
+//! A test that cannot run on a machine calls [`skip`] and returns. The harness hides what a passing test prints, so the skip is
+//! recorded in a file beside the test programs, and the package's own test target `skipped`, which cargo runs last, reports all
+//! of them once. With `CONJURE_TEST_REQUIRE=all`, as in CI, a skip is a failure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The variable that turns skips into failures.
+pub const REQUIRE: &str = "CONJURE_TEST_REQUIRE";
+
+/// Records that the calling test cannot run here, and what would let it run, such as `apt-get install curl`.
+///
+/// # Panics
+///
+/// Where [`REQUIRE`] is `all`.
+#[track_caller]
+#[expect(clippy::print_stderr, reason = "who runs one test with `--nocapture` sees it at once")]
+pub fn skip(reason: &str, remedy: &str) {
+    assert!(!is_required(), "{REQUIRE}=all, and this test cannot run: {reason}; to run it: {remedy}");
+    eprintln!("SKIPPED: {reason}; to run it: {remedy}");
+    record(records(), reason, remedy);
+}
+
+/// Records that the calling test does not apply to this machine, and that no package would change that.
+///
+/// This is no failure, also where [`REQUIRE`] is `all`.
+pub fn not_applicable(reason: &str) {
+    record(records(), reason, "does not apply to this machine");
+}
+
+/// Whether a skip is a failure.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the tests' own setting")]
+pub fn is_required() -> bool {
+    std::env::var(REQUIRE).is_ok_and(|value| value == "all")
+}
+
+/// Describes all recorded skips, by what would let them run, and forgets them. `None` where nothing was skipped.
+#[must_use]
+pub fn take_report() -> Option<String> {
+    take_report_from(&records()?)
+}
+
+fn take_report_from(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    // A record that cannot be removed is reported again, which does no harm.
+    let _ = fs::remove_file(path);
+    let mut tests = BTreeSet::new();
+    let mut reasons = BTreeMap::<&str, BTreeMap<&str, BTreeSet<&str>>>::new();
+    for line in text.lines() {
+        let mut fields = line.split('\t');
+        let (Some(test), Some(reason), Some(remedy)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        tests.insert(test);
+        reasons.entry(remedy).or_default().entry(reason).or_default().insert(test);
+    }
+    let mut report = format!("skipped, wholly or in part: {} tests\n", tests.len());
+    for (remedy, reasons) in reasons {
+        report.push_str(&format!("  {remedy}\n"));
+        for (reason, tests) in reasons {
+            let first = tests.first().copied().unwrap_or_default();
+            let others = match tests.len() {
+                0 | 1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            report.push_str(&format!("    {reason}: {first}{others}\n"));
+        }
+    }
+    Some(report)
+}
+
+/// One line for each skip: the test, the reason, the remedy.
+fn record(path: Option<PathBuf>, reason: &str, remedy: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a thread of a test");
+    let line = [test, reason, remedy].map(|field| field.replace(['\t', '\n'], " ")).join("\t") + "\n";
+    let file = path.map(|path| OpenOptions::new().append(true).create(true).open(path));
+    // One write, so that lines of other processes are not mixed with it.
+    if let Some(Ok(mut file)) = file {
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+/// The file of the records, in the folder that holds the folder of the test programs.
+fn records() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.parent()?.parent()?.join("skipped-tests"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! Containers from the host's side, against the real engine; their ways out, too, by the tests of `tests/network`.
+//!
+//! Where none answers the tests say so and pass, unless `CONJURE_TEST_REQUIRE=all` is set.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panic, and say what they skip"
+)]
+
+mod bad_engines;
+#[path = "../../../crates/sandbox/tests/network/clients.rs"]
+mod clients;
+mod engine;
+mod fake;
+mod gate;
+mod hardening;
+mod health;
+mod images;
+mod inspected;
+#[path = "../../../crates/sandbox/tests/network/isolation.rs"]
+mod isolation;
+mod kind;
+mod layout;
+mod leftovers;
+mod orphans;
+#[expect(dead_code, reason = "of the servers and names there, some are used here")]
+#[path = "../../../crates/egress/tests/it/support.rs"]
+mod outside;
+mod place;
+mod spares;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "it has what other kinds need, too")]
+mod support;
+#[path = "../../../crates/sandbox/tests/network/web.rs"]
+mod web;
+mod world;
+
+use kind::Containers;
+use world::World;
+
+/// The kind, or the end of a test that has no engine.
+macro_rules! available {
+    () => {
+        match World::new() {
+            Some(world) => Containers(world),
+            None => return,
+        }
+    };
+}
+
+conformance! { every: available!() }
+conformance! { shared: available!() }
+conformance! { isolated: available!() }
+conformance! { isolated_and_shared: available!() }
+conformance! { usable: available!() }

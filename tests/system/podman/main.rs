@@ -1,0 +1,63 @@
+//! Containers from the host's side, against a service of Podman that the tests start for themselves and that goes with them:
+//! what `tests/docker` shows of Docker Engine, as far as engines are alike.
+//!
+//! Where there is no `podman` the tests say so and pass, unless `CONJURE_TEST_REQUIRE=all` is set.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panic, and say what they skip"
+)]
+
+mod built;
+#[path = "../../../crates/sandbox/tests/network/clients.rs"]
+mod clients;
+mod engine;
+mod halves;
+#[path = "../docker/hardening.rs"]
+mod hardening;
+#[path = "../docker/images.rs"]
+mod images;
+mod inspected;
+#[path = "../../../crates/sandbox/tests/network/isolation.rs"]
+mod isolation;
+#[path = "../docker/kind.rs"]
+mod kind;
+#[path = "../docker/layout.rs"]
+mod layout;
+#[path = "../docker/leftovers.rs"]
+mod leftovers;
+mod names;
+#[expect(dead_code, reason = "of the servers and names there, some are used here")]
+#[path = "../../../crates/egress/tests/it/support.rs"]
+mod outside;
+#[path = "../docker/place.rs"]
+mod place;
+mod rootless;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "it has what other kinds need, too")]
+mod support;
+#[path = "../../../crates/sandbox/tests/network/web.rs"]
+mod web;
+#[path = "../docker/world.rs"]
+mod world;
+
+use kind::Containers;
+use world::World;
+
+/// The kind, or the end of a test that has no engine.
+macro_rules! available {
+    () => {
+        match World::new() {
+            Some(world) => Containers(world),
+            None => return,
+        }
+    };
+}
+
+conformance! { every: available!() }
+conformance! { shared: available!() }
+conformance! { isolated: available!() }
+conformance! { isolated_and_shared: available!() }
+conformance! { usable: available!() }
