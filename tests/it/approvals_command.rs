@@ -73,6 +73,8 @@ impl Bed {
             .replace(&id, "[SESSION]")
             .lines()
             .filter(|line| !line.starts_with("the model's words"))
+            // What a machine cannot limit is its own.
+            .map(|line| line.split("; it cannot enforce here").next().unwrap_or(line))
             .map(|line| match line.split_once("s  ").filter(|(time, _)| time.trim().parse::<f64>().is_ok()) {
                 Some((_, rest)) => format!("[TIME]  {rest}\n"),
                 None => format!("{line}\n"),

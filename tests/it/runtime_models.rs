@@ -119,7 +119,9 @@ async fn a_secret_that_a_models_error_quotes_is_told_nowhere() {
 #[cfg(feature = "anthropic")]
 #[tokio::test]
 async fn the_hosts_key_and_a_secret_of_its_name_are_both_redacted() {
-    let host = Host::new(ExecutorKind::Jail);
+    // Without TLS, so that no certificates are needed.
+    let nowhere = Settings { base_url: Some("http://127.0.0.1:9".to_owned()), ..Settings::default() };
+    let host = Host::with(ExecutorKind::Jail, nowhere);
     let key = secrecy::SecretString::from("the-hosts-own-k3y");
     let runtime = Runtime::spawn(host.options().anthropic(key)).await.unwrap();
     let name = "ANTHROPIC_API_KEY";

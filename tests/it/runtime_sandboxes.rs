@@ -17,10 +17,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::processes::{bearing, first_in_namespace};
 use crate::runtime_bed::{Host, ask, follow, model, soon, spec};
 
-/// A runtime with little memory for the tools of a session.
 async fn start(host: &Host, settings: Settings) -> Runtime {
-    let settings =
-        Settings { executor: Some(host.kind), data: Some(host.data()), memory: Some(96 << 20), ..settings };
+    let settings = Settings { executor: Some(host.kind), data: Some(host.data()), ..settings };
     let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
     Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await.unwrap()
 }
@@ -148,7 +146,7 @@ async fn a_sandbox_that_is_killed_is_replaced(kind: ExecutorKind, settings: Sett
 
 async fn memory_that_runs_out_is_told_and_the_next_call_works(kind: ExecutorKind, settings: Settings) {
     let host = Host::new(kind);
-    let runtime = start(&host, settings).await;
+    let runtime = start(&host, Settings { memory: Some(96 << 20), ..settings }).await;
     let session = runtime.open(spec()).await.unwrap();
     ask(&session, "$ echo kept > note").await;
     for _ in 0..2 {
