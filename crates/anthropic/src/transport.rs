@@ -264,7 +264,8 @@ fn tls(config: &Config, url: &Url) -> Result<rustls::ClientConfig, ConfigError> 
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(failed)?;
-    if url.scheme() == "http" && config.proxy.is_none() {
+    let is_plain_proxy = config.proxy.as_ref().is_none_or(|proxy| !proxy.starts_with("https:"));
+    if url.scheme() == "http" && is_plain_proxy {
         // Never used: a machine without certificates can still reach its loopback.
         return Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
     }

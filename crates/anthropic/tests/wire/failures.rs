@@ -13,6 +13,7 @@ use crate::clock::ManualClock;
 use crate::events::{block, message, ping, saying, sse, start, text_delta};
 use crate::server::{Part, Server, answer, error, stream};
 use crate::support::{IDLE, KEY, TOTAL, ask, call, client, config, drain, messages, text};
+use crate::tls::localhost;
 
 /// How the call ends that is answered so, without retries.
 async fn failure(answer: Vec<u8>) -> ModelError {
@@ -142,7 +143,8 @@ async fn a_service_that_is_not_there_is_a_connection_error() {
     assert_eq!(failed.kind, ModelErrorKind::Connection);
     assert!(failed.message.contains("check the base URL"), "{failed}");
     // Something answers there, but it does not speak TLS.
-    let config = config.with_base_url(server.url().replace("http://", "https://"));
+    let (root, _) = localhost();
+    let config = config.with_base_url(server.url().replace("http://", "https://")).with_root(root);
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
 }

@@ -55,7 +55,8 @@ async fn betas_and_fields_of_the_host_go_out() {
     assert_eq!(request.headers["anthropic-beta"], "skills-2025-10-02,code-execution-2025-08-25");
     let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!((&body["container"], &body["stream"]), (&json!("container_1"), &json!(true)));
-    let bad = Client::new(&Config::new(SecretString::from(KEY)))
+    // Without TLS, so that no certificates are needed.
+    let bad = Client::new(&Config::new(SecretString::from(KEY)).with_base_url("http://127.0.0.1:9"))
         .unwrap()
         .messages(Options::new(MODEL).with_beta("a\r\nx-evil: 1"));
     assert!(matches!(bad, Err(ConfigError::Beta { .. })));
