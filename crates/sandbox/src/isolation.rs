@@ -47,7 +47,8 @@ impl Boundary {
 /// What a sandbox keeps apart from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Isolation {
-    /// Commands reach no files but the sandbox's.
+    /// Commands reach no files but the sandbox's. In a jail they can read in `/proc/self/mountinfo` from where on the host these
+    /// come: the kernel shows the paths for every mount.
     pub filesystem: Boundary,
     /// Commands reach no more of the network than the policy allows.
     pub network: Boundary,

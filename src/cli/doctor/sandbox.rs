@@ -38,6 +38,10 @@ const REMEDIES: [(&str, &str); 6] = [
 const WATCHED: &str = "watched: commands are ended that exceed the quota. They can exceed it by a sixteenth, at most 64 MiB and \
                        4,096 files, and by what the disk takes until it is noticed (up to 130 MB were measured on a busy machine)";
 
+/// What commands in a jail can read of the host, and nothing hides: the kernel shows it for every mount.
+const TOLD: &str = "commands can read in /proc/self/mountinfo from where on the host their folders come: the paths of the data folder \
+                    and of a `--workspace`, the tenant's name, the session's id. That opens no way there";
+
 /// Makes a sandbox of each kind, and looks into one of the configured kind.
 pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -55,6 +59,7 @@ pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) 
             }));
             checks.push(Check::new("  disk", Finding::Good(WATCHED.to_owned())));
             checks.push(kernel_limit(environment).await);
+            checks.push(Check::new("  paths", Finding::Good(TOLD.to_owned())));
             Some(jail)
         }
         Err(reason) => {

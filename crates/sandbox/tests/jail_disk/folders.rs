@@ -61,3 +61,20 @@ async fn two_at_once_see_nothing_of_each_other() {
     let reach = format!("ls {} {}", other.data.path().display(), other.workspace.path().display());
     assert_ne!(one.run(&reach).await.end, CommandEnd::Exited(0));
 }
+
+/// The kernel tells of every mount from where it comes, which `doctor` says: of what the host gave, and of nothing else.
+#[tokio::test]
+async fn what_is_told_of_the_host_s_paths_is_where_given_folders_lie() {
+    let bed = bed().await;
+    let told = bed.bash("cut -d' ' -f4,5 /proc/self/mountinfo").await;
+    let place = bed.data.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let own = format!("/{}/{place}/", bed._folder.path().file_name().unwrap().to_str().unwrap());
+    let telling: Vec<&str> = told
+        .lines()
+        .filter(|line| line.contains(&own))
+        .map(|line| line.rsplit(' ').next().unwrap())
+        .collect();
+    assert!(telling.contains(&"/workspace"), "{told}");
+    let given = ["/artifacts", "/mnt/skills", "/output", "/workspace"];
+    assert!(telling.iter().all(|target| given.contains(target)), "{told}");
+}

@@ -25,6 +25,13 @@ fn can_loop() -> bool {
     Path::new("/dev/loop-control").exists() && Path::new("/usr/sbin/mke2fs").exists()
 }
 
+fn skip() {
+    test_support::skip(
+        "only root can have file systems of its own, with `mke2fs` and loop devices",
+        "apt-get install e2fsprogs; run the tests as root",
+    );
+}
+
 #[tokio::test]
 async fn the_kernel_refuses_what_is_beyond_and_the_workspace_outlives_the_sandbox() {
     let folder = tempfile::tempdir().unwrap();
@@ -34,6 +41,7 @@ async fn the_kernel_refuses_what_is_beyond_and_the_workspace_outlives_the_sandbo
     if !is_root() || !can_loop() {
         let error = open(&data, &context).await.unwrap_err();
         assert_eq!(error.kind(), SandboxErrorKind::NotEnforced, "{error}");
+        skip();
         return;
     }
     // What the session has already goes with it.
@@ -73,6 +81,7 @@ async fn the_kernel_refuses_what_is_beyond_and_the_workspace_outlives_the_sandbo
 #[tokio::test]
 async fn a_workspace_that_goes_by_itself_leaves_no_mount() {
     if !is_root() || !can_loop() {
+        skip();
         return;
     }
     let folder = tempfile::tempdir().unwrap();
