@@ -11,7 +11,8 @@
 //!
 //! // Where the service is, its profile and its bounds come from the configuration; the key comes from the host,
 //! // and so may the prices.
-//! let settings = conjure::Settings { max_tokens: Some(2000), ..conjure::Settings::default() };
+//! let gateway = Some("http://localhost:8080".to_owned());
+//! let settings = conjure::Settings { max_tokens: Some(2000), base_url: gateway, ..conjure::Settings::default() };
 //! let config = conjure::Config::layered(settings, &conjure::Environment::default(), None)?;
 //! let price = ModelPrices { input: 1_000_000, output: 5_000_000, cache_write: 1_250_000, cache_read: 100_000 };
 //! let prices = Prices::default().with("my-model", price);

@@ -156,11 +156,14 @@ impl Watch {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(quota.path.as_str(), flags, Mode::empty())?;
         let mut quota = quota;
+        let enough = if quota.counted == Counted::Growth { UNBOUNDED } else { beyond(quota.allowed) };
+        // Before anything runs: what is there now is nobody's fault, and what is more later is.
+        let (before, free) = (processor_time(), free(&folder));
+        let present = measure(&folder, &quota.path, rustix::process::getpid(), enough)?;
         if quota.counted == Counted::Growth {
-            let present = measure(&folder, &quota.path, rustix::process::getpid(), UNBOUNDED)?;
             quota.allowed = plus(present.used, quota.allowed);
         }
-        Ok(Self {
+        let mut watch = Self {
             quota,
             folder,
             schedule: Schedule::new(now),
@@ -177,7 +180,10 @@ impl Watch {
             failures: 0,
             incomplete: 0,
             others: None,
-        })
+        };
+        let excess = watch.accept(present, free, now, processor_time().saturating_sub(before));
+        debug_assert_eq!(excess, None, "nothing ran");
+        Ok(watch)
     }
 
     /// Whether programs that are started now may write.
@@ -345,13 +351,7 @@ impl Watch {
     }
 
     fn free(&self) -> Option<Free> {
-        let stat = rustix::fs::fstatvfs(&self.folder).ok()?;
-        let inodes = (stat.f_files > 0).then_some(stat.f_ffree);
-        let taken = DiskUsage {
-            bytes: stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize),
-            inodes: stat.f_files.saturating_sub(stat.f_ffree),
-        };
-        Some(Free { bytes: stat.f_bfree.saturating_mul(stat.f_frsize), inodes, taken })
+        free(&self.folder)
     }
 
     fn begin(&mut self, now: Duration, is_busy: bool, stands_still: bool) -> Look {
@@ -487,6 +487,17 @@ impl Watch {
         self.state = state;
         is_too_much.then_some(excess)
     }
+}
+
+/// What the file system of a folder has; `None` where it does not tell.
+fn free(folder: &OwnedFd) -> Option<Free> {
+    let stat = rustix::fs::fstatvfs(folder).ok()?;
+    let inodes = (stat.f_files > 0).then_some(stat.f_ffree);
+    let taken = DiskUsage {
+        bytes: stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize),
+        inodes: stat.f_files.saturating_sub(stat.f_ffree),
+    };
+    Some(Free { bytes: stat.f_bfree.saturating_mul(stat.f_frsize), inodes, taken })
 }
 
 /// The life of the child. Its descriptors are the folder, and the pipe to tell the result on.
