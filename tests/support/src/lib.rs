@@ -39,7 +39,9 @@ pub fn is_required() -> bool {
     std::env::var(REQUIRE).is_ok_and(|value| value == "all")
 }
 
-/// Describes all recorded skips, by what would let them run, and forgets them. `None` where nothing was skipped.
+/// Describes all recorded skips, by what would let them run. `None` where nothing was skipped since the last report.
+///
+/// The records stay beside, in `skipped-tests.reported`: `.ci/run` has those tests run on a machine that has all they need.
 #[must_use]
 pub fn take_report() -> Option<String> {
     take_report_from(&records()?)
@@ -47,8 +49,8 @@ pub fn take_report() -> Option<String> {
 
 fn take_report_from(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
-    // A record that cannot be removed is reported again, which does no harm.
-    let _ = fs::remove_file(path);
+    // A record that cannot be put aside is reported again, which does no harm.
+    let _ = fs::rename(path, path.with_extension("reported"));
     let mut tests = BTreeSet::new();
     let mut reasons = BTreeMap::<&str, BTreeMap<&str, BTreeSet<&str>>>::new();
     for line in text.lines() {
@@ -74,16 +76,32 @@ fn take_report_from(path: &Path) -> Option<String> {
     Some(report)
 }
 
-/// One line for each skip: the test, the reason, the remedy.
+/// One line for each skip: the test, the reason, the remedy, the package, the target.
 fn record(path: Option<PathBuf>, reason: &str, remedy: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a thread of a test");
-    let line = [test, reason, remedy].map(|field| field.replace(['\t', '\n'], " ")).join("\t") + "\n";
+    let (package, target) = (package(), target());
+    let line =
+        [test, reason, remedy, &package, &target].map(|field| field.replace(['\t', '\n'], " ")).join("\t")
+            + "\n";
     let file = path.map(|path| OpenOptions::new().append(true).create(true).open(path));
     // One write, so that lines of other processes are not mixed with it.
     if let Some(Ok(mut file)) = file {
         let _ = file.write_all(line.as_bytes());
     }
+}
+
+/// The package whose tests these are, which cargo tells those that it starts.
+#[expect(clippy::disallowed_methods, reason = "cargo says it so")]
+fn package() -> String {
+    std::env::var("CARGO_PKG_NAME").unwrap_or_default()
+}
+
+/// The name of this program without what cargo puts behind it.
+fn target() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    name.rsplit_once('-').map_or(&*name, |(target, _)| target).to_owned()
 }
 
 /// The file of the records, in the folder that holds the folder of the test programs.

@@ -15,4 +15,7 @@ fn a_skip_is_reported_once_with_what_would_let_it_run() {
         )
     );
     assert_eq!(take_report_from(&path), None);
+    let reported = path.with_extension("reported");
+    assert!(fs::read_to_string(&reported).unwrap().ends_with("\ttest-support\ttest_support\n"));
+    fs::remove_file(reported).unwrap();
 }

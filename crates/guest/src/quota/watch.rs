@@ -571,6 +571,23 @@ mod tests {
         assert_eq!(watch.room().used, used);
     }
 
+    /// Also when the machine is too slow for a measurement beside the first command.
+    #[test]
+    fn what_is_there_at_the_greeting_is_nobody_s_fault_and_what_is_more_later_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_str().expect("UTF-8").to_owned();
+        let quota = Quota { path, allowed: ALLOWED, counted: Counted::Everything };
+        let nothing = DiskUsage::default();
+        let mut watch = Watch::new(quota.clone(), Duration::ZERO).expect("a folder");
+        let more = plus(ALLOWED, SLACK);
+        assert!(watch.judge(more, nothing).is_some());
+        std::fs::write(folder.path().join("file"), vec![1; 2 << 20]).expect("written");
+        let mut watch = Watch::new(quota, Duration::ZERO).expect("a folder");
+        assert_eq!(watch.state, State::Over(watch.used.expect("measured")));
+        assert_eq!(watch.judge(watch.used.expect("measured"), nothing), None);
+        assert!(watch.judge(plus(more, more), nothing).is_some());
+    }
+
     /// A measurement is no picture of one moment.
     #[test]
     fn what_may_have_been_counted_twice_ends_nobody() {
