@@ -127,7 +127,8 @@ pub(crate) struct RunArgs {
     /// `@VERSION` where it is not to be the newest. Nothing runs here then, unless `--sandbox`, `--skills` or `--workspace` ask for it.
     #[arg(long, value_name = "SKILL,...", value_delimiter = ',', value_parser = hosted)]
     pub(crate) hosted: Vec<HostedSkill>,
-    /// Where tools run: `jail` (the default), `docker`, or `local`, a plain child process that isolates nothing.
+    /// Where tools run: `jail` (the default), `docker`, or `local`, a plain child process that isolates nothing; `jail-or-local` is `local`
+    /// where this machine permits no jail.
     #[arg(long, value_name = "KIND")]
     pub(crate) sandbox: Option<String>,
     /// The image of the container, for `--sandbox docker`.

@@ -91,6 +91,14 @@ pub(crate) fn of_containers(image: &crate::image::TestImage) -> Settings {
     }
 }
 
+/// This kind of sandbox, or, where no jail can be made, the one that does without.
+pub(crate) fn possible(kind: ExecutorKind) -> ExecutorKind {
+    match kind {
+        ExecutorKind::Jail if !test_support::has_user_namespaces() => ExecutorKind::Local,
+        kind => kind,
+    }
+}
+
 /// A host: its data folder and its skills. What it made goes with it.
 pub(crate) struct Host {
     folder: PathBuf,
@@ -115,7 +123,8 @@ impl Host {
     pub(crate) fn with(kind: ExecutorKind, settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("skills")).unwrap();
-        let host = Self { kind, folder: folder.path().to_owned(), _made: Some(folder), settings };
+        let host =
+            Self { kind: possible(kind), folder: folder.path().to_owned(), _made: Some(folder), settings };
         host.write_skill("greeting", "Greets people.", "echo hello");
         host
     }
@@ -127,7 +136,7 @@ impl Host {
 
     /// The same with these settings.
     pub(crate) fn of_with(folder: &Path, kind: ExecutorKind, settings: Settings) -> Self {
-        Self { folder: folder.to_owned(), kind, _made: None, settings }
+        Self { folder: folder.to_owned(), kind: possible(kind), _made: None, settings }
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -72,7 +72,11 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
     conjure::metrics::names::describe();
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings {
-        executor: Some(ExecutorKind::Jail),
+        executor: Some(if test_support::has_user_namespaces() {
+            ExecutorKind::Jail
+        } else {
+            ExecutorKind::Local
+        }),
         data: Some(folder.path().join("data")),
         skill_paths: Some(Vec::new()),
         ..Settings::default()

@@ -64,7 +64,11 @@ impl Site {
     pub(crate) async fn open() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let settings = Settings {
-            executor: Some(ExecutorKind::Jail),
+            executor: Some(if test_support::has_user_namespaces() {
+                ExecutorKind::Jail
+            } else {
+                ExecutorKind::Local
+            }),
             data: Some(folder.path().join("data")),
             skill_paths: Some(Vec::new()),
             ..Settings::default()

@@ -144,7 +144,11 @@ async fn a_host_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_
     let guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings {
-        executor: Some(ExecutorKind::Jail),
+        executor: Some(if test_support::has_user_namespaces() {
+            ExecutorKind::Jail
+        } else {
+            ExecutorKind::Local
+        }),
         data: Some(folder.path().join("data")),
         skill_paths: Some(Vec::new()),
         // Far more than the calls need that end by themselves.
@@ -271,7 +275,11 @@ async fn a_host_sees_no_sensitive_input_and_no_sensitive_variable() {
         std::fs::write(skill.join(path), text).unwrap();
     }
     let settings = Settings {
-        executor: Some(ExecutorKind::Jail),
+        executor: Some(if test_support::has_user_namespaces() {
+            ExecutorKind::Jail
+        } else {
+            ExecutorKind::Local
+        }),
         data: Some(folder.path().join("data")),
         skill_paths: Some(vec![folder.path().join("skills")]),
         ..Settings::default()

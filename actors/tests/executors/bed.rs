@@ -61,6 +61,9 @@ macro_rules! for_kinds {
             $(
                 #[tokio::test]
                 async fn $name() {
+                    if !test_support::has_user_namespaces() {
+                        return;
+                    }
                     super::$name($crate::bed::Kind::Jail).await;
                 }
             )*

@@ -82,6 +82,9 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn what_a_turn_left_running_stands_still_until_the_next_turn_and_ends_with_the_session() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().to_str().unwrap().to_owned();
     let script =

@@ -40,6 +40,7 @@ impl Kind for JailKind {
 
 /// A jail for a host that has something to hide.
 fn jail() -> Jail {
+    test_support::need_user_namespaces();
     Jail::new(host())
 }
 

@@ -24,6 +24,7 @@ const UNPRIVILEGED: [&str; 8] =
 /// Runs this test again after `preparation`, a shell script, in namespaces of its own. It is told its folder.
 #[track_caller]
 fn elsewhere(test: &str, preparation: &str) {
+    test_support::need_user_namespaces();
     let folder = tempfile::tempdir().unwrap();
     for name in ["workspace", "tmp"] {
         fs::create_dir(folder.path().join(name)).unwrap();

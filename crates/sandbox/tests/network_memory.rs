@@ -70,6 +70,7 @@ async fn memory_is_flat_however_much_passes_through_the_proxy() {
         }
     })
     .await;
+    test_support::need_user_namespaces();
     let ports = WebPorts { http: vec![server.port], https: Vec::new() };
     let path = OsString::from("/usr/local/bin:/usr/bin:/bin");
     let jail =

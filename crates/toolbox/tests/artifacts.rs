@@ -108,6 +108,9 @@ fn context(artifacts: &[Artifact]) -> CallContext {
 
 #[tokio::test]
 async fn commands_and_views_have_artifacts_for_reading_only() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let bed = Bed::jail().await;
     let png = b"\x89PNG\r\n\x1a\n and so on";
     let lines: String = (1..=5).map(|line| format!("line {line}\n")).collect();
@@ -139,6 +142,9 @@ async fn commands_and_views_have_artifacts_for_reading_only() {
 
 #[tokio::test]
 async fn artifacts_come_late_go_and_are_replaced_also_while_a_command_reads_them() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let bed = Bed::jail().await;
     assert_eq!(bed.bash(&[], "ls /artifacts").await, "[exit code 0, no output]");
     let first = [bed.given("data", b"first\n")];
@@ -163,6 +169,9 @@ async fn artifacts_come_late_go_and_are_replaced_also_while_a_command_reads_them
 
 #[tokio::test]
 async fn calls_beside_each_other_have_the_same_artifacts() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let bed = Bed::jail().await;
     let artifacts: Vec<Artifact> =
         (0..30).map(|number| bed.given(&format!("a{number}"), format!("{number}\n").as_bytes())).collect();
@@ -180,6 +189,9 @@ async fn calls_beside_each_other_have_the_same_artifacts() {
 
 #[tokio::test]
 async fn a_large_artifact_is_linked_and_its_view_is_cut() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let bed = Bed::jail().await;
     let mut insertion = bed.data.store().insertion(Variant::Plain, u64::MAX).unwrap();
     let line = "0123456789abcde\n".repeat(65_536);
@@ -202,6 +214,9 @@ async fn a_large_artifact_is_linked_and_its_view_is_cut() {
 /// Called off at any moment, nothing of it is left half, and the next call has all.
 #[tokio::test]
 async fn a_call_that_is_dropped_or_cancelled_leaves_nothing_half() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let bed = Bed::jail().await;
     let contents = [vec![b'a'; 300_000], vec![b'b'; 300_000]];
     for round in 0..30 {
@@ -236,6 +251,9 @@ async fn a_call_that_is_dropped_or_cancelled_leaves_nothing_half() {
 
 #[tokio::test]
 async fn a_content_that_is_gone_is_told_and_holds_up_nothing() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let bed = Bed::jail().await;
     let artifacts = [bed.given("kept", b"kept\n"), bed.given("gone", b"gone\n")];
     bed.data.store().remove(&Digest::of(b"gone\n")).unwrap();

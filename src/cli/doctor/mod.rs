@@ -9,6 +9,8 @@ mod kernel;
 mod sandbox;
 mod skills;
 
+pub(crate) use sandbox::start;
+
 use conjure::{Config, ConfigError, Environment};
 
 use crate::cli::args::{DoctorArgs, Format};

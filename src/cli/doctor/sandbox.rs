@@ -124,8 +124,8 @@ async fn kernel_limit(environment: &Environment) -> Check {
     }
 }
 
-/// A workbench in whose sandbox a program has run.
-async fn start(environment: &Environment, kind: ExecutorKind) -> Result<Workbench, String> {
+/// A workbench in whose sandbox a program has run, or why there is none.
+pub(crate) async fn start(environment: &Environment, kind: ExecutorKind) -> Result<Workbench, String> {
     start_with(environment, Settings { executor: Some(kind), ..Settings::default() }).await
 }
 

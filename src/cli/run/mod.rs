@@ -64,7 +64,7 @@ async fn answer(
 ) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
     let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
-    let config = configured(args, config)?;
+    let config = configured(args, config, &environment, terminal).await?;
     let mut opened = None;
     let prepared = tokio::select! {
         prepared = prepare(args, &config, environment, terminal, &mut opened) => prepared.map_err(Err),

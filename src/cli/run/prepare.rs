@@ -14,6 +14,7 @@ use conjure::{
 use crate::cli::approvals::Rules;
 use crate::cli::args::{RunArgs, Variable};
 use crate::cli::destination::{self, ToolFolders};
+use crate::cli::doctor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::host::{self, Host, Keeping};
@@ -39,9 +40,34 @@ pub(super) struct Prepared {
     pub(super) voice: Voice,
 }
 
+/// The value of `--sandbox` for a first look on any machine: a jail where one can be made.
+const JAIL_OR_LOCAL: &str = "jail-or-local";
+
+/// The jail, or `local` where this machine permits none, which is said.
+async fn jail_or_local(environment: &Environment, terminal: &Terminal) -> ExecutorKind {
+    match doctor::start(environment, ExecutorKind::Jail).await {
+        Ok(workbench) => {
+            workbench.close().await;
+            ExecutorKind::Jail
+        }
+        Err(reason) => {
+            terminal.warning(&format!(
+                "{reason}; tools run in the sandbox `local`, as `--sandbox {JAIL_OR_LOCAL}` allows"
+            ));
+            ExecutorKind::Local
+        }
+    }
+}
+
 /// The configuration with what the command line says laid over it.
-pub(super) fn configured(args: &RunArgs, config: &Config) -> Result<Config, Failure> {
+pub(super) async fn configured(
+    args: &RunArgs,
+    config: &Config,
+    environment: &Environment,
+    terminal: &Terminal,
+) -> Result<Config, Failure> {
     let executor = match &args.sandbox {
+        Some(kind) if kind == JAIL_OR_LOCAL => Some(jail_or_local(environment, terminal).await),
         Some(kind) => Some(kind.parse::<ExecutorKind>().map_err(|reason| {
             Failure::usage(format!("`--sandbox`: {reason}")).hint("`local` isolates nothing")
         })?),

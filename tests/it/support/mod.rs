@@ -144,6 +144,9 @@ impl Conjure {
         let mut command = std::process::Command::new(words[0]);
         command.args(&words[1..]).args(args).current_dir(root()).env_clear().env("HOME", home.path());
         command.env("PATH", path_variable()).env("TMPDIR", home.path());
+        if !test_support::has_user_namespaces() {
+            command.env("CONJURE_EXECUTOR", "local");
+        }
         Self { command, input: Input::Bytes(Vec::new()), output: Output::Read, home }
     }
 

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 /// The variable that turns skips into failures.
 pub const REQUIRE: &str = "CONJURE_TEST_REQUIRE";
@@ -30,6 +32,36 @@ pub fn skip(reason: &str, remedy: &str) {
 /// This is no failure, also where [`REQUIRE`] is `all`.
 pub fn not_applicable(reason: &str) {
     record(records(), reason, "does not apply to this machine");
+}
+
+/// Whether this user may make user namespaces, of which jails are made. Where not, that is recorded as a skip of the calling test.
+#[must_use]
+#[track_caller]
+pub fn has_user_namespaces() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    let has = *HAS.get_or_init(can_make_namespaces);
+    if !has {
+        skip("this user may make no user namespaces", "run the tests where the kernel permits them to users");
+    }
+    has
+}
+
+/// Ends this program well where there are no user namespaces: for test programs all of whose tests need them.
+///
+/// # Panics
+///
+/// Where [`REQUIRE`] is `all`.
+#[track_caller]
+pub fn need_user_namespaces() {
+    if !has_user_namespaces() {
+        std::process::exit(0);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process tries it")]
+fn can_make_namespaces() -> bool {
+    let unshare = Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();
+    unshare.is_ok_and(|unshare| unshare.status.success())
 }
 
 /// Whether a skip is a failure.

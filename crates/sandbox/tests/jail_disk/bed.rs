@@ -39,6 +39,7 @@ pub(crate) async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed 
 }
 
 pub(crate) fn jail(data: &DataFolder) -> Jail {
+    test_support::need_user_namespaces();
     Jail::new(host()).with_data(data.clone())
 }
 

@@ -16,6 +16,7 @@ impl Place {
 
     /// What makes sandboxes with this way out.
     pub(crate) fn connector(&self, egress: Egress) -> Box<dyn Connector> {
+        test_support::need_user_namespaces();
         let path = OsString::from("/usr/local/bin:/usr/bin:/bin");
         Box::new(Jail::new([("PATH".into(), path)]).with_egress(egress))
     }
