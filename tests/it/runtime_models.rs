@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conjure::{
     ApiErrorKind, BlockKind, Contents, ExecutorKind, Limit, Limits, Model, ModelError, ModelErrorKind,
-    ModelEvent, ModelStream, Request, Runtime, TurnStop, parse_response,
+    ModelEvent, ModelStream, Request, Runtime, Settings, TurnStop, parse_response,
 };
 use futures_util::{StreamExt as _, stream};
 
