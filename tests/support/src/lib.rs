@@ -52,6 +52,10 @@ pub fn has_user_namespaces() -> bool {
 ///
 /// Where [`REQUIRE`] is `all`.
 #[track_caller]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "there is no `main` of ours to return from, and nothing was started yet"
+)]
 pub fn need_user_namespaces() {
     if !has_user_namespaces() {
         std::process::exit(0);
